@@ -1,0 +1,198 @@
+"""What a write means: changes, their preconditions, and the plan a store makes durable.
+
+A store never decides anything. `plan_commit` reads what it needs through a `Reader` (a transaction that holds the
+store's lock), checks every precondition, numbers versions and revisions, and returns a `Plan`; the store then makes
+the plan durable, wholly or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import ConflictError, InputError
+from .records import Record, Scope, check_name, check_record
+
+__all__ = [
+    "Change",
+    "Commit",
+    "Delete",
+    "Plan",
+    "Put",
+    "Reader",
+    "Vectors",
+    "check_vectors",
+    "plan_commit",
+]
+
+Vectors = npt.NDArray[np.float32]
+"""Float32, C-contiguous, shape (m, dim): one unit row for each passage of a record's text."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Put:
+    """Write `record` under its id.
+
+    Attributes:
+        expect: None writes whatever is there; 0 demands that the id is absent; n demands that version n is stored.
+        vectors: the embedding of each passage of the text, or None for a store that derives them.
+    """
+
+    record: Record
+    expect: int | None = None
+    vectors: Vectors | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove the record with this id; an absent id is no error unless `expect` demands a version."""
+
+    id: str
+    expect: int | None = None
+
+
+Change = Put | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What one commit did: the explicit difference between `head` - 1 and `head`.
+
+    Attributes:
+        records: the records as they are now stored, with their versions and revisions.
+        deleted: ids that are gone.
+    """
+
+    scope: Scope
+    head: int
+    records: tuple[Record, ...] = ()
+    deleted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """A checked commit, ready to be made durable.
+
+    Attributes:
+        head: the head after the commit.
+        puts: final records with vectors; an id occurs once in `puts` and `deletes` together.
+        deletes: ids to remove; each of them exists.
+    """
+
+    scope: Scope
+    head: int
+    puts: tuple[Put, ...]
+    deletes: tuple[str, ...]
+
+    @property
+    def commit(self) -> Commit:
+        return Commit(self.scope, self.head, tuple(put.record for put in self.puts), self.deletes)
+
+    @property
+    def empty(self) -> bool:
+        return not self.puts and not self.deletes
+
+
+class Reader(Protocol):
+    """What planning may read, at one head."""
+
+    @property
+    def head(self) -> int: ...
+
+    def get(self, id: str) -> Record | None: ...
+
+    def tip(self, chain: str) -> int:
+        """Highest revision number stored in the chain, 0 for none."""
+        ...
+
+
+def plan_commit(reader: Reader, scope: Scope, changes: Iterable[Change], expect_head: int | None = None) -> Plan:
+    """Check and number `changes` against `reader`; later changes to one id see the earlier ones.
+
+    A record that is new to its chain gets the chain's next revision number, unless it brings one; a record that stays
+    in its chain keeps its number. A purged id counts as absent.
+
+    Raises:
+        ConflictError: a precondition does not hold.
+        InputError: a record is malformed.
+    """
+    if expect_head is not None and expect_head != reader.head:
+        raise ConflictError(
+            f"scope {scope}: expected head {expect_head}, found {reader.head}; read again and recompute",
+            expected=expect_head,
+            found=reader.head,
+        )
+    final: dict[str, Put | None] = {}
+    stored: dict[str, Record | None] = {}
+    tips: dict[str, int] = {}
+    for change in changes:
+        id = change.record.id if isinstance(change, Put) else change.id
+        if id not in stored:
+            stored[id] = reader.get(id)
+        before = stored[id]
+        if id in final:
+            pending = final[id]
+            before = pending.record if pending is not None else None
+        _check_expectation(id, change.expect, before)
+        if isinstance(change, Delete):
+            final[check_name(id, "id")] = None
+        else:
+            final[id] = replace(change, record=_numbered(reader, check_record(change.record), before, tips))
+    puts = tuple(put for put in final.values() if put is not None)
+    deletes = tuple(id for id, put in final.items() if put is None and stored[id] is not None)
+    return Plan(scope, reader.head + 1, puts, deletes)
+
+
+def _check_expectation(id: str, expect: int | None, before: Record | None) -> None:
+    found = 0 if before is None or before.kind == "purged" else before.version
+    if expect is None or expect == found:
+        return
+    if isinstance(expect, bool) or not isinstance(expect, int) or expect < 0:
+        raise InputError(f"expect: expected None, 0 or a version; found {expect!r}")
+    if expect == 0:
+        message = f"id {id!r} already exists (version {found}); use update, or another id"
+    elif found == 0:
+        message = f"id {id!r}: expected version {expect}, but there is no such record"
+    else:
+        message = f"id {id!r}: expected version {expect}, found {found}; read again and retry"
+    raise ConflictError(message, id=id, expected=expect, found=found)
+
+
+def _numbered(reader: Reader, record: Record, before: Record | None, tips: dict[str, int]) -> Record:
+    version = 1 if before is None else before.version + 1
+    chain = record.chain
+    if chain is None:
+        return replace(record, version=version, revision=record.revision or 1)
+    if chain not in tips:
+        tips[chain] = reader.tip(chain)
+    if before is not None and before.chain == chain:
+        revision = record.revision or before.revision
+    else:
+        revision = record.revision or tips[chain] + 1
+    tips[chain] = max(tips[chain], revision)
+    return replace(record, version=version, revision=revision)
+
+
+def check_vectors(vectors: Any, dim: int, what: str = "vectors") -> Vectors:
+    """`vectors` as float32 rows of unit length, shape (m, `dim`); a single vector becomes one row.
+
+    Raises:
+        InputError: another shape, no row, a NaN, an infinity or a zero vector.
+    """
+    rows = np.ascontiguousarray(vectors, dtype=np.float32)
+    if rows.ndim == 1:
+        rows = rows[np.newaxis]
+    if rows.ndim != 2 or rows.shape[0] == 0 or rows.shape[1] != dim:
+        raise InputError(f"{what}: expected shape (m, {dim}) with m ≥ 1; found {np.shape(vectors)}")
+    if not np.isfinite(rows).all():
+        raise InputError(f"{what}: every number must be finite; found NaN or infinity")
+    norms = np.linalg.norm(rows.astype(np.float64), axis=1)
+    if (norms == 0).any():
+        raise InputError(f"{what}: row {int(np.argmin(norms))} is a zero vector, which has no direction")
+    if np.allclose(norms, 1.0, rtol=0, atol=1e-6):
+        return rows
+    return np.ascontiguousarray(rows / norms[:, np.newaxis], dtype=np.float32)

@@ -1,0 +1,261 @@
+"""The interface of stores."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from ..changes import Change, Commit, Plan, Reader, Vectors, plan_commit
+from ..columns import Columns, MemoryColumns
+from ..errors import ConflictError
+from ..records import Record, Scope
+from .component import Component
+
+__all__ = ["Damage", "Snapshot", "Storage", "Transaction", "VectorSpace"]
+
+
+class Transaction(Reader, Protocol):
+    """Sole write access to one scope, as long as the ``with`` block lasts."""
+
+    def apply(self, plan: Plan) -> None:
+        """Make the plan durable, wholly or not at all. Called at most once.
+
+        A store may finish the work when the block ends (to share an fsync, say); what matters is that the plan is
+        durable once the ``with`` statement is left without an exception.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All records of a scope at one head."""
+
+    head: int
+    records: tuple[Record, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VectorSpace:
+    """Which vectors can be compared: those of one embedder and width."""
+
+    embedder: str
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """One damaged place in a store.
+
+    Attributes:
+        path: the file.
+        offset: byte offset in it, or None.
+        length: bytes concerned, or None.
+        what: what is damaged and what became of it, for a person to read.
+        id: the record concerned, where known.
+        lost: False where nothing of a record is lost (a torn tail that was never acknowledged, say).
+    """
+
+    path: str
+    offset: int | None
+    length: int | None
+    what: str
+    id: str | None = None
+    lost: bool = True
+
+
+class Storage(Component):
+    """Keeps records durably, scope by scope. A store makes plans durable; what they mean is decided by core.
+
+    The smallest store implements `scopes`, `head`, `get`, `scan`, `transaction` and `erase`. Everything else is given,
+    and may be overridden where the store can do better. Prove it with `nanomem_core.testing.StorageContract`::
+
+        class DictStorage(Storage):
+            name = "dict"
+
+            def __init__(self) -> None:
+                self._data: dict[Scope, tuple[int, dict[str, Record]]] = {}
+                self._lock = threading.RLock()
+
+            def scopes(self):
+                return list(self._data)
+
+            def head(self, scope):
+                return self._data.get(scope, (0, {}))[0]
+
+            def get(self, scope, id):
+                return self._data.get(scope, (0, {}))[1].get(id)
+
+            def scan(self, scope, kind=None):
+                records = list(self._data.get(scope, (0, {}))[1].values())
+                return (r for r in records if kind is None or r.kind == kind)
+
+            def erase(self, scope):
+                with self._lock:
+                    self._data.pop(scope, None)
+
+            @contextmanager
+            def transaction(self, scope):
+                with self._lock:
+                    yield DictTransaction(self, scope)
+
+    and is offered by a plugin's ``pyproject.toml``::
+
+        [project.entry-points."nanomem.plugins"]
+        dict = "nanomem_dict"
+
+    Common mistakes: returning from a transaction before the data is durable; reading outside the lock what `apply`
+    depends on; counting `head` per process; following symbolic links on delete; matching scopes by prefix.
+    """
+
+    keeps_vectors: ClassVar[bool] = False
+    """True if the store keeps the vectors it is given; it then implements `space` and `adopt`."""
+
+    # What a store implements.
+
+    @abstractmethod
+    def scopes(self) -> list[Scope]:
+        """Every scope that holds a record, in no particular order."""
+
+    @abstractmethod
+    def head(self, scope: Scope) -> int:
+        """Number of the last commit of `scope`, 0 before the first. Sees the commits of other processes."""
+
+    @abstractmethod
+    def get(self, scope: Scope, id: str) -> Record | None:
+        """The record with that id, or None."""
+
+    @abstractmethod
+    def scan(self, scope: Scope, kind: str | None = None) -> Iterator[Record]:
+        """The records of `scope` (of one kind) at one head, in the order in which their ids were first written."""
+
+    @abstractmethod
+    def transaction(self, scope: Scope) -> AbstractContextManager[Transaction]:
+        """Hold the scope's write lock, across processes; a plan applied inside is durable when the block is left.
+
+        Raises:
+            LockTimeoutError: another process kept the lock.
+            ReadOnlyError: the store is open for reading.
+        """
+
+    @abstractmethod
+    def erase(self, scope: Scope) -> None:
+        """Remove the scope and every byte of its content from every file, at once. Absent scopes are no error.
+
+        The head of an erased scope starts again at 0.
+        """
+
+    # What core gives.
+
+    def commit(self, scope: Scope, changes: Iterable[Change], expect_head: int | None = None) -> Commit:
+        """Plan and write `changes` as one commit; durable when this returns.
+
+        Changes that come to nothing (deleting what is absent) write nothing and keep the head.
+
+        Raises:
+            ConflictError: a precondition does not hold; nothing was written.
+            InputError: a record is malformed; nothing was written.
+        """
+        changes = list(changes)
+        with self.transaction(scope) as transaction:
+            plan = plan_commit(transaction, scope, changes, expect_head)
+            if plan.empty:
+                return Commit(scope, transaction.head)
+            transaction.apply(plan)
+        commit = plan.commit
+        self._advance(commit)
+        return commit
+
+    def update(self, scope: Scope, compute: Callable[[Snapshot], Iterable[Change]], attempts: int = 3) -> Commit:
+        """Commit what `compute` makes of a whole snapshot, recomputing it when somebody else wrote meanwhile.
+
+        Raises:
+            ConflictError: somebody else wrote during each of the `attempts`.
+        """
+        for attempt in range(attempts):
+            snapshot = self.snapshot(scope)
+            changes = list(compute(snapshot))
+            try:
+                return self.commit(scope, changes, expect_head=snapshot.head)
+            except ConflictError as error:
+                if error.id is not None or attempt == attempts - 1:
+                    raise
+        raise ValueError(f"attempts: expected at least 1; found {attempts}")
+
+    def snapshot(self, scope: Scope, kind: str | None = None) -> Snapshot:
+        """All records (of one kind) at one head."""
+        while True:
+            head = self.head(scope)
+            records = tuple(self.scan(scope, kind))
+            if self.head(scope) == head:
+                return Snapshot(head, records)
+
+    def columns(self, scope: Scope) -> Columns:
+        """The scope's columns at its present head."""
+        held = self._held_columns()
+        columns = held.get(scope)
+        if columns is None or columns.head != self.head(scope):
+            snapshot = self.snapshot(scope)
+            columns = MemoryColumns(scope, snapshot.head, snapshot.records, lambda id: self.get(scope, id))
+            held[scope] = columns
+        return columns.columns()
+
+    def _advance(self, commit: Commit) -> None:
+        """Bring columns that are held in memory from the head before `commit` to the one after it."""
+        columns = self._held_columns().get(commit.scope)
+        if columns is not None:
+            columns.apply(commit)
+
+    def _held_columns(self) -> dict[Scope, MemoryColumns]:
+        # Set here rather than in a constructor, so that a plugin's own constructor needs no super() call.
+        return self.__dict__.setdefault("_columns", {})  # type: ignore[no-any-return]
+
+    def compact(self) -> int:
+        """Regain space; returns the bytes regained. Afterwards no byte of a deleted record is in any file."""
+        return 0
+
+    def check(self) -> list[Damage]:
+        """Read everything and report each damaged place; an empty list means that all is well."""
+        return []
+
+    def repair(self) -> list[Damage]:
+        """Set damaged parts aside (a ``*.quarantine`` file beside the store) and make the rest whole.
+
+        Returns what was set aside. Nothing readable is ever removed.
+        """
+        return []
+
+    def stats(self) -> dict[str, object]:
+        """Facts about the store, as JSON types; at least its `name`."""
+        return {"storage": self.name}
+
+    # What a store with `keeps_vectors` adds.
+
+    @property
+    def space(self) -> VectorSpace | None:
+        """Whose vectors the store holds, None before the first."""
+        return None
+
+    def adopt(self, space: VectorSpace) -> None:
+        """State whose vectors will be written; called before the first write and before any comparison.
+
+        Raises:
+            EmbedderMismatchError: the store holds vectors of another space.
+        """
+        return
+
+    def reembed(
+        self,
+        space: VectorSpace,
+        encode: Callable[[list[Record]], list[Vectors]],
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> int:
+        """Replace every vector by those of `space`; returns how many records were encoded by this call.
+
+        Until all are done the old vectors are used; then the change is made at once. Interrupted work is taken up
+        again by the next call with the same `space`. `encode` returns one matrix (m, dim) a record; `progress` is
+        told the records done and in all.
+        """
+        raise NotImplementedError

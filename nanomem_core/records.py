@@ -1,0 +1,242 @@
+"""What a memory holds: records, and the scopes that keep them apart."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import time
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, cast, get_args
+
+from .errors import InputError
+
+__all__ = [
+    "KINDS",
+    "MAX_ENTITY",
+    "RESERVED_METADATA",
+    "Kind",
+    "Record",
+    "Scope",
+    "clean_metadata",
+    "new_id",
+    "normalize_entity",
+]
+
+Kind = Literal["message", "episode", "fact", "summary", "purged"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+"""``purged`` is what is left of a record after `Memory.purge`: its id and the time, no content."""
+
+MAX_ENTITY = 128
+"""Characters of a normalised entity name; a longer one is refused, since cutting could merge two names."""
+
+MAX_NAME = 1024
+"""UTF-8 bytes of a user name, an agent name or an id."""
+
+_SEPARATOR = "\x1f"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose memory it is: the pair that isolates. Two scopes share nothing, and no prefix ever matches.
+
+    Raises:
+        InputError: a name is empty, longer than 1024 UTF-8 bytes, or holds a NUL or an unpaired surrogate.
+    """
+
+    user: str = "default"
+    agent: str = "default"
+
+    def __post_init__(self) -> None:
+        check_name(self.user, "user")
+        check_name(self.agent, "agent")
+
+    def __str__(self) -> str:
+        return self.user if self.agent == "default" else f"{self.user}/{self.agent}"
+
+
+def check_name(name: object, what: str) -> str:
+    """`name` if it can stand in a file of any store, else InputError."""
+    if not isinstance(name, str):
+        raise InputError(f"{what}: expected a text; found {type(name).__name__}")
+    if not name:
+        raise InputError(f"{what}: expected a name; found an empty text")
+    if "\0" in name:
+        raise InputError(f"{what}: a name can't hold a NUL character; found {name!r}")
+    try:
+        length = len(name.encode("utf-8"))
+    except UnicodeEncodeError:
+        raise InputError(f"{what}: {name!r} holds an unpaired surrogate, which is no text") from None
+    if length > MAX_NAME:
+        raise InputError(f"{what}: at most {MAX_NAME} UTF-8 bytes; found {length}")
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One thing that was remembered. Immutable; a store hands out the same value for the same id and version.
+
+    Attributes:
+        id: unique in its scope.
+        text: the content, verbatim.
+        kind: ``fact``, ``message``, ``episode``, ``summary`` or ``purged``.
+        entity: normalised name of the attribute this is a value of, or None outside any chain.
+        declared: True if the caller named the entity, False if a tagger guessed it.
+        revision: place in the order of arrival of its chain, from 1; 0 asks the store for the next number.
+        version: how often this id was written, from 1; 0 before the first write. Preconditions compare it.
+        valid_from: when it became true, unix seconds.
+        valid_to: when it ended without a successor, or None.
+        recorded_at: when the memory was told, unix seconds.
+        closed_at: when the memory was told that it ended, or None.
+        source: where it came from, a free text such as ``cli`` or ``notes.md:1-50``.
+        metadata: a JSON object. ``user_id`` and ``project`` in it keep chains apart.
+    """
+
+    id: str
+    text: str
+    kind: Kind = "fact"
+    entity: str | None = None
+    declared: bool = False
+    revision: int = 0
+    version: int = 0
+    valid_from: float = 0.0
+    valid_to: float | None = None
+    recorded_at: float = 0.0
+    closed_at: float | None = None
+    source: str = "user_input"
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def chain(self) -> str | None:
+        """Key of the chain: entity, with ``user_id`` and ``project`` of the metadata; None outside a chain."""
+        if self.entity is None:
+            return None
+        user = self.metadata.get("user_id")
+        project = self.metadata.get("project")
+        if user is None and project is None:
+            return self.entity
+        parts = ("" if user is None else str(user), "" if project is None else str(project))
+        return _SEPARATOR.join((self.entity, *parts))
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as JSON types, in the order of the class; `from_dict` reads it back."""
+        return {name: getattr(self, name) for name in _FIELDS} | {"metadata": dict(self.metadata)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Record:
+        """Build a record from `to_dict`'s form.
+
+        Raises:
+            InputError: a field is missing, unknown or of the wrong type.
+        """
+        unknown = set(data) - set(_FIELDS)
+        if unknown:
+            raise InputError(f"record: unknown field {sorted(unknown)[0]!r}; known are {', '.join(_FIELDS)}")
+        try:
+            record = cls(**data)
+        except TypeError as error:
+            raise InputError(f"record: {error}") from None
+        return check_record(record)
+
+
+_FIELDS = tuple(f.name for f in fields(Record))
+
+RESERVED_METADATA = frozenset(_FIELDS) - {"entity", "metadata"} | {"score", "cosine", "superseded"}
+"""Metadata keys that would hide a field of the record; `entity` is allowed, since it declares the attribute."""
+
+_ARGUMENT_FOR = {"source": "source=", "id": "id=", "valid_from": "timestamp=", "revision": "revision="}
+
+
+def check_record(record: Record) -> Record:
+    """`record` if every field has its type and range, else InputError naming the field."""
+    check_name(record.id, "id")
+    if not isinstance(record.text, str):
+        raise InputError(f"text: expected a text; found {type(record.text).__name__}")
+    if record.kind not in KINDS:
+        raise InputError(f"kind: expected one of {', '.join(KINDS)}; found {record.kind!r}")
+    if record.entity is not None and record.entity != normalize_entity(record.entity):
+        raise InputError(f"entity: {record.entity!r} is not in normal form ({normalize_entity(record.entity)!r})")
+    for name in ("revision", "version"):
+        value = getattr(record, name)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31:
+            raise InputError(f"{name}: expected a whole number from 0 to 2147483647; found {value!r}")
+    for name in ("valid_from", "recorded_at", "valid_to", "closed_at"):
+        value = getattr(record, name)
+        if value is None and name in ("valid_to", "closed_at"):
+            continue
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise InputError(f"{name}: expected a finite number of unix seconds; found {value!r}")
+    if not isinstance(record.metadata, Mapping):
+        raise InputError(f"metadata: expected a mapping; found {type(record.metadata).__name__}")
+    return record
+
+
+def clean_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A copy of `metadata` in JSON types; the caller's mapping is never changed.
+
+    Sets become sorted lists, tuples become lists, keys become texts, and what JSON can't hold becomes its ``str``.
+
+    Raises:
+        InputError: not a mapping, or a key is reserved for a field of the record.
+    """
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, Mapping):
+        raise InputError(f"metadata: expected a mapping; found {type(metadata).__name__}")
+    for key in metadata:
+        if key in RESERVED_METADATA:
+            argument = _ARGUMENT_FOR.get(key)
+            advice = f"pass it as {argument}" if argument else f"rename it, for example to 'my_{key}'"
+            raise InputError(f"metadata: the key {key!r} is reserved for a field of the record; {advice}")
+    return cast("dict[str, Any]", _json_value(metadata))
+
+
+def _json_value(value: Any) -> Any:
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _json_value(item) for key, item in value.items()}
+    if isinstance(value, (set, frozenset)):
+        items = [_json_value(item) for item in value]
+        return sorted(items, key=lambda item: json.dumps(item, sort_keys=True, ensure_ascii=False))
+    if isinstance(value, (list, tuple)):
+        return [_json_value(item) for item in value]
+    return str(value)
+
+
+_NOT_A_WORD = re.compile(r"[\W_]+")
+
+
+def normalize_entity(name: str) -> str:
+    """The one spelling of an attribute's name: NFKC, case folded, every run of other than letters and digits a ``_``.
+
+    Letters of every script count, so a name in Chinese or Cyrillic is as good as an English one.
+
+    Raises:
+        InputError: nothing is left, or more than 128 characters are.
+    """
+    if not isinstance(name, str):
+        raise InputError(f"entity: expected a text; found {type(name).__name__}")
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    # \W also matches combining marks, which carry vowels in Devanagari, Thai and others: they belong to the word.
+    letters = "".join("_" if _is_gap(char) else char for char in folded)
+    normal = re.sub(r"_+", "_", letters).strip("_")
+    if not normal:
+        raise InputError(f"entity: expected a name with a letter or digit; found {name!r}")
+    if len(normal) > MAX_ENTITY:
+        raise InputError(f"entity: at most {MAX_ENTITY} characters; found {len(normal)}")
+    return normal
+
+
+def _is_gap(char: str) -> bool:
+    return _NOT_A_WORD.match(char) is not None and not unicodedata.category(char).startswith("M")
+
+
+def new_id() -> str:
+    """A fresh id: 32 hex digits, 12 of the time in milliseconds and 20 random, so ids sort by age."""
+    return f"{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"
