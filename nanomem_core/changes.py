@@ -130,7 +130,7 @@ def plan_commit(reader: Reader, scope: Scope, changes: Iterable[Change], expect_
     stored: dict[str, Record | None] = {}
     tips: dict[str, int] = {}
     for change in changes:
-        id = change.record.id if isinstance(change, Put) else change.id
+        id = check_name(change.record.id if isinstance(change, Put) else change.id, "id")
         if id not in stored:
             stored[id] = reader.get(id)
         before = stored[id]
@@ -139,7 +139,7 @@ def plan_commit(reader: Reader, scope: Scope, changes: Iterable[Change], expect_
             before = pending.record if pending is not None else None
         _check_expectation(id, change.expect, before)
         if isinstance(change, Delete):
-            final[check_name(id, "id")] = None
+            final[id] = None
         else:
             final[id] = replace(change, record=_numbered(reader, check_record(change.record), before, tips))
     puts = tuple(put for put in final.values() if put is not None)
@@ -148,11 +148,13 @@ def plan_commit(reader: Reader, scope: Scope, changes: Iterable[Change], expect_
 
 
 def _check_expectation(id: str, expect: int | None, before: Record | None) -> None:
-    found = 0 if before is None or before.kind == "purged" else before.version
-    if expect is None or expect == found:
+    if expect is None:
         return
     if isinstance(expect, bool) or not isinstance(expect, int) or expect < 0:
         raise InputError(f"expect: expected None, 0 or a version; found {expect!r}")
+    found = 0 if before is None or before.kind == "purged" else before.version
+    if expect == found:
+        return
     if expect == 0:
         message = f"id {id!r} already exists (version {found}); use update, or another id"
     elif found == 0:
@@ -163,7 +165,8 @@ def _check_expectation(id: str, expect: int | None, before: Record | None) -> No
 
 
 def _numbered(reader: Reader, record: Record, before: Record | None, tips: dict[str, int]) -> Record:
-    version = 1 if before is None else before.version + 1
+    # A record that comes from elsewhere (an import) keeps the version it had there.
+    version = record.version or 1 if before is None else before.version + 1
     chain = record.chain
     if chain is None:
         return replace(record, version=version, revision=record.revision or 1)
@@ -183,7 +186,11 @@ def check_vectors(vectors: Any, dim: int, what: str = "vectors") -> Vectors:
     Raises:
         InputError: another shape, no row, a NaN, an infinity or a zero vector.
     """
-    rows = np.ascontiguousarray(vectors, dtype=np.float32)
+    try:
+        with np.errstate(over="ignore"):  # what float32 can't hold becomes an infinity, which is refused below
+            rows = np.ascontiguousarray(vectors, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{what}: expected rows of {dim} numbers; {error}") from None
     if rows.ndim == 1:
         rows = rows[np.newaxis]
     if rows.ndim != 2 or rows.shape[0] == 0 or rows.shape[1] != dim:

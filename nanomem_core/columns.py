@@ -178,6 +178,7 @@ class MemoryColumns(ColumnSource):
         self._fetch = fetch
         self._arrays = RowArrays()
         self._ids: list[str] = []
+        self._versions: list[int] = []
         self._rows: dict[str, int] = {}
         self._chains: list[str] = []
         self._codes: dict[str, int] = {}
@@ -201,6 +202,7 @@ class MemoryColumns(ColumnSource):
             self._kill(record.id)
             self._rows[record.id] = first + offset
             self._ids.append(record.id)
+            self._versions.append(record.version)
 
     def _kill(self, id: str) -> None:
         row = self._rows.pop(id, None)
@@ -229,5 +231,5 @@ class MemoryColumns(ColumnSource):
         return self._rows.get(id)
 
     def records(self, rows: Rows) -> list[Record]:
-        found = (self._fetch(self._ids[row]) for row in rows)
-        return [record for record in found if record is not None]
+        found = ((self._fetch(self._ids[row]), self._versions[row]) for row in rows)
+        return [record for record, version in found if record is not None and record.version == version]

@@ -21,7 +21,10 @@ __all__ = [
     "Kind",
     "Record",
     "Scope",
+    "check_name",
+    "check_record",
     "clean_metadata",
+    "clean_text",
     "new_id",
     "normalize_entity",
 ]
@@ -153,8 +156,10 @@ _ARGUMENT_FOR = {"source": "source=", "id": "id=", "valid_from": "timestamp=", "
 def check_record(record: Record) -> Record:
     """`record` if every field has its type and range, else InputError naming the field."""
     check_name(record.id, "id")
-    if not isinstance(record.text, str):
-        raise InputError(f"text: expected a text; found {type(record.text).__name__}")
+    for name in ("text", "source"):
+        _check_text(getattr(record, name), name)
+    if not _is_utf8(record.text):
+        raise InputError(f"text: record {record.id!r} holds an unpaired surrogate; pass it through clean_text")
     if record.kind not in KINDS:
         raise InputError(f"kind: expected one of {', '.join(KINDS)}; found {record.kind!r}")
     if record.entity is not None and record.entity != normalize_entity(record.entity):
@@ -169,9 +174,26 @@ def check_record(record: Record) -> Record:
             continue
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
             raise InputError(f"{name}: expected a finite number of unix seconds; found {value!r}")
+    if not isinstance(record.declared, bool):
+        raise InputError(f"declared: expected True or False; found {record.declared!r}")
     if not isinstance(record.metadata, Mapping):
         raise InputError(f"metadata: expected a mapping; found {type(record.metadata).__name__}")
+    if record.metadata:
+        try:
+            json.dumps(dict(record.metadata), ensure_ascii=False, allow_nan=False).encode("utf-8")
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InputError(f"metadata: expected JSON values (`clean_metadata` makes them); {error}") from None
     return record
+
+
+def _check_text(text: object, what: str) -> None:
+    if not isinstance(text, str):
+        raise InputError(f"{what}: expected a text; found {type(text).__name__}")
+    if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InputError(f"{what}: an unpaired surrogate at character {error.start}, which is no text") from None
 
 
 def clean_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -194,19 +216,37 @@ def clean_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     return cast("dict[str, Any]", _json_value(metadata))
 
 
+def clean_text(text: str) -> str:
+    """`text` as something UTF-8 can hold: halves of a surrogate pair are joined, one that stands alone becomes U+FFFD.
+
+    Such texts come from JSON that was cut inside an emoji.
+    """
+    return text if _is_utf8(text) else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _json_value(value: Any) -> Any:
-    if value is None or isinstance(value, (str, bool, int)):
+    if isinstance(value, str):
+        return clean_text(value)
+    if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, Mapping):
-        return {str(key): _json_value(item) for key, item in value.items()}
+        return {clean_text(str(key)): _json_value(item) for key, item in value.items()}
     if isinstance(value, (set, frozenset)):
         items = [_json_value(item) for item in value]
         return sorted(items, key=lambda item: json.dumps(item, sort_keys=True, ensure_ascii=False))
     if isinstance(value, (list, tuple)):
         return [_json_value(item) for item in value]
-    return str(value)
+    return clean_text(str(value))
 
 
 _NOT_A_WORD = re.compile(r"[\W_]+")

@@ -43,14 +43,16 @@ def parse_time(value: TimeLike, name: str = "time") -> float:
     if isinstance(value, bool):
         raise TimeError(f"{name}: expected {_FORMS}; found {value!r}")
     if isinstance(value, datetime):
-        moment = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-        return moment.timestamp()
+        moment = value.replace(tzinfo=UTC) if value.utcoffset() is None else value
+        return _checked(moment.timestamp(), name)
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day, tzinfo=UTC).timestamp()
     if isinstance(value, str):
         return _parse_text(value.strip(), name)
     try:
         seconds = float(value)
+    except OverflowError:
+        seconds = math.inf
     except (TypeError, ValueError):
         raise TimeError(f"{name}: expected {_FORMS}; found {type(value).__name__}") from None
     return _checked(seconds, name)

@@ -38,11 +38,11 @@ class Completion:
 class Generator(Component):
     """Completes conversations::
 
-    class EchoGenerator(Generator):
-        name = "echo"
+        class EchoGenerator(Generator):
+            name = "echo"
 
-        def complete(self, messages, *, temperature=0.0, max_tokens=None, schema=None):
-            return Completion(messages[-1]["content"])
+            def complete(self, messages, *, temperature=0.0, max_tokens=None, schema=None):
+                return Completion(messages[-1]["content"])
     """
 
     @abstractmethod

@@ -18,11 +18,11 @@ __all__ = ["Segmenter", "partition"]
 class Segmenter(Component):
     """Cuts a run of messages into groups that belong together. It only proposes; `segment` makes the result exact::
 
-    class PairSegmenter(Segmenter):
-        name = "pairs"
+        class PairSegmenter(Segmenter):
+            name = "pairs"
 
-        def split(self, messages, generator=None):
-            return [[i, i + 1] for i in range(0, len(messages), 2)]
+            def split(self, messages, generator=None):
+                return [[i, i + 1] for i in range(0, len(messages), 2)]
     """
 
     def due(self, messages: Sequence[Record]) -> str | None:

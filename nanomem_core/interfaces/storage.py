@@ -6,11 +6,12 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Protocol
 
 from ..changes import Change, Commit, Plan, Reader, Vectors, plan_commit
 from ..columns import Columns, MemoryColumns
-from ..errors import ConflictError
+from ..errors import ConflictError, InputError
 from ..records import Record, Scope
 from .component import Component
 
@@ -182,7 +183,7 @@ class Storage(Component):
             except ConflictError as error:
                 if error.id is not None or attempt == attempts - 1:
                     raise
-        raise ValueError(f"attempts: expected at least 1; found {attempts}")
+        raise InputError(f"attempts: expected at least 1; found {attempts}")
 
     def snapshot(self, scope: Scope, kind: str | None = None) -> Snapshot:
         """All records (of one kind) at one head."""
@@ -204,13 +205,23 @@ class Storage(Component):
 
     def _advance(self, commit: Commit) -> None:
         """Bring columns that are held in memory from the head before `commit` to the one after it."""
-        columns = self._held_columns().get(commit.scope)
-        if columns is not None:
-            columns.apply(commit)
+        held = self._held_columns()
+        columns = held.get(commit.scope)
+        if columns is not None and not columns.apply(commit):
+            # Somebody else wrote, or the scope was erased and counts from 1 again: once it reaches the head that is
+            # held here, `columns` could not tell the two apart.
+            held.pop(commit.scope, None)
 
     def _held_columns(self) -> dict[Scope, MemoryColumns]:
         # Set here rather than in a constructor, so that a plugin's own constructor needs no super() call.
         return self.__dict__.setdefault("_columns", {})  # type: ignore[no-any-return]
+
+    def derived(self) -> Path | None:
+        """A folder where core may keep what it can compute again (the vectors of a store that keeps none).
+
+        None keeps it in memory. Whatever is in it may be deleted at any time.
+        """
+        return None
 
     def compact(self) -> int:
         """Regain space; returns the bytes regained. Afterwards no byte of a deleted record is in any file."""

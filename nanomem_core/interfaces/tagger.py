@@ -17,11 +17,11 @@ __all__ = ["Tagger"]
 class Tagger(Component):
     """Guesses which attribute a statement gives a value of, so that undeclared facts can form chains::
 
-    class ColourTagger(Tagger):
-        name = "colour"
+        class ColourTagger(Tagger):
+            name = "colour"
 
-        def tag(self, text, *, previous=None, generator=None):
-            return "favorite_colour" if "colour" in text else None
+            def tag(self, text, *, previous=None, generator=None):
+                return "favorite_colour" if "colour" in text else None
     """
 
     @abstractmethod

@@ -1,0 +1,1 @@
+"""Public help for stores that keep files: durable replacement, locks, names."""

@@ -1,0 +1,114 @@
+"""What one read sees: a scope's columns at one head, cut to the asked times and filter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .chains import ChainView, Standing, read_chains, standing, visible
+from .columns import Columns
+from .errors import NotFoundError
+from .filters import Filter
+from .records import Record, normalize_entity
+from .results import Entry, make_entry
+from .view import View
+
+__all__ = ["Frame"]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A read's view of one scope.
+
+    Attributes:
+        kind: the kind of records looked at, None for all.
+        as_of: only what was true by then; None sets no limit.
+        known_at: only what the memory had been told by then; None sets no limit.
+        now: the present; what ends later has not ended.
+    """
+
+    columns: Columns
+    view: View
+    now: float
+    kind: str | None = "fact"
+    filter: Filter | None = None
+    entity: str | None = None
+    as_of: float | None = None
+    known_at: float | None = None
+
+    @cached_property
+    def visible(self) -> npt.NDArray[np.bool_]:
+        """Mask of the rows that exist at the asked times. Standing is judged among these, whatever the filter."""
+        return visible(self.columns, self.kind, self.as_of, self.known_at)
+
+    @cached_property
+    def allowed(self) -> npt.NDArray[np.bool_]:
+        """Mask of the visible rows that pass the filter and belong to the asked entity."""
+        mask = self.visible
+        if self.entity is not None:
+            mask = mask & self.of_entity(self.entity)
+        if self.filter is not None:
+            mask = mask & self.view.filter_mask(self.columns, self.filter)
+        return mask
+
+    @cached_property
+    def ends(self) -> npt.NDArray[np.float64]:
+        """When each row ended, as known at `known_at`; +inf where it did not."""
+        return self.columns.ends(self.known_at)
+
+    @property
+    def at(self) -> float:
+        """The time that standing is judged at."""
+        return self.now if self.as_of is None else self.as_of
+
+    def of_entity(self, entity: str) -> npt.NDArray[np.bool_]:
+        """Mask of the rows whose chain is of `entity`, for whichever user and project."""
+        name = normalize_entity(entity)
+        codes = [code for code, key in enumerate(self.columns.chains) if key.split("\x1f", 1)[0] == name]
+        return np.isin(self.columns.chain, codes)
+
+    def chains(self, rows: Iterable[int]) -> dict[int, ChainView]:
+        """The visible chains that `rows` belong to."""
+        codes = {int(self.columns.chain[row]) for row in rows}
+        return read_chains(self.columns, codes, self.visible)
+
+    def standing(self, row: int, chains: Mapping[int, ChainView]) -> Standing:
+        """Where `row` stands at the asked times, given the `chains` of its rows."""
+        return standing(self.columns, row, chains.get(int(self.columns.chain[row])), self.at, self.ends)
+
+    def records(self, rows: Iterable[int]) -> dict[int, Record]:
+        """The records of `rows`, in their order; rows that can't be read are left out."""
+        wanted = np.fromiter(rows, np.intp)
+        source = self.columns.source
+        found = source.records(wanted)
+        if len(found) == len(wanted):
+            return dict(zip(wanted.tolist(), found, strict=True))
+        readable = {record.id: record for record in found}
+        ids = source.ids(wanted)
+        return {row: readable[id] for row, id in zip(wanted.tolist(), ids, strict=True) if id in readable}
+
+    def entries(self, rows: Iterable[int], extra: Mapping[int, Mapping[str, Any]] | None = None) -> dict[int, Entry]:
+        """The entries of `rows`, in their order; `extra` holds further fields for some rows."""
+        rows = list(rows)
+        chains = self.chains(rows)
+        extra = extra or {}
+        return {
+            row: make_entry(record, self.standing(row, chains), **extra.get(row, {}))
+            for row, record in self.records(rows).items()
+        }
+
+    def row(self, id: str) -> int:
+        """The row of a live record, visible or not.
+
+        Raises:
+            NotFoundError: the scope has no such record.
+        """
+        row = self.columns.source.row(id)
+        if row is None or row >= len(self.columns):
+            raise NotFoundError(f"scope {self.columns.scope}: there is no record with the id {id!r}", id=id)
+        return row

@@ -1,0 +1,112 @@
+"""Vectors of stores that keep none, held beside them so that a text is embedded once.
+
+A vector is found by its text and its space: the file's name tells the space, an entry's key is a digest of the text. So
+an entry can't be outdated, and the file may be deleted at any time. Layout, little-endian: a 16-byte header (magic
+``NMVECS1\\n``, u32 dimension, u32 zero), then entries of 16-byte BLAKE2b key, u32 CRC-32 of the vector's bytes, u32
+zero, and `dim` float32. Entries that are cut off or damaged are passed over; the vector is computed again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import threading
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ..changes import Vectors
+from ..fileio import atomic
+from ..fileio.locks import Lock
+from ..interfaces import VectorSpace
+
+__all__ = ["VectorSidecar"]
+
+_MAGIC = b"NMVECS1\n"
+_HEADER = struct.Struct("<8sII")
+
+
+class VectorSidecar:
+    """Remembers the vectors of texts in one space; in memory only if `folder` is None.
+
+    Safe to use from several threads. Several processes may add to one file; each sees what was there when it began
+    and what it added.
+    """
+
+    def __init__(self, folder: Path | None, space: VectorSpace) -> None:
+        digest = hashlib.blake2b(f"{space.embedder}\n{space.dim}".encode(), digest_size=8).hexdigest()
+        self._path = None if folder is None else folder / f"vectors-{digest}.bin"
+        self._dim = space.dim
+        self._entry = np.dtype(
+            [("key", "V16"), ("crc", "<u4"), ("zero", "<u4"), ("vector", "<f4", (space.dim,))], align=False
+        )
+        self._lock = threading.Lock()
+        self._vectors: dict[bytes, npt.NDArray[np.float32]] | None = None
+
+    def encoder(self, encode: Callable[[Sequence[str]], Vectors]) -> Callable[[Sequence[str]], Vectors]:
+        """`encode`, called only for texts whose vector isn't remembered."""
+
+        def remembered(texts: Sequence[str]) -> Vectors:
+            keys = [hashlib.blake2b(text.encode(), digest_size=16).digest() for text in texts]
+            with self._lock:
+                known = self._load()
+                missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+            if missing:
+                rows = encode(list(missing.values()))
+                with self._lock:
+                    known.update(zip(missing, rows, strict=True))
+                    self._append(list(missing), rows)
+            return np.stack([known[key] for key in keys]) if keys else np.empty((0, self._dim), np.float32)
+
+        return remembered
+
+    def clear(self) -> None:
+        """Forget everything, in the file too, so that nothing derived from an erased text is left."""
+        with self._lock:
+            self._vectors = None
+            if self._path is not None:
+                atomic.remove(self._path)
+
+    def _load(self) -> dict[bytes, npt.NDArray[np.float32]]:
+        if self._vectors is None:
+            data = None if self._path is None else atomic.read(self._path)
+            self._vectors = {} if data is None else self._parse(data)
+        return self._vectors
+
+    def _parse(self, data: bytes) -> dict[bytes, npt.NDArray[np.float32]]:
+        if data[: _HEADER.size] != _HEADER.pack(_MAGIC, self._dim, 0):
+            return {}
+        count = (len(data) - _HEADER.size) // self._entry.itemsize
+        entries = np.frombuffer(data, self._entry, count, _HEADER.size)
+        return {
+            entry["key"].tobytes(): entry["vector"]
+            for entry in entries
+            if zlib.crc32(entry["vector"].tobytes()) == entry["crc"]
+        }
+
+    def _append(self, keys: list[bytes], rows: Vectors) -> None:
+        if self._path is None:
+            return
+        entries = np.zeros(len(keys), self._entry)
+        for entry, key, row in zip(entries, keys, rows, strict=True):
+            entry["key"], entry["vector"] = np.void(key), row
+            entry["crc"] = zlib.crc32(entry["vector"].tobytes())
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with Lock(self._path.with_suffix(".lock")):
+            binary = getattr(os, "O_BINARY", 0)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | binary, 0o600)
+            try:
+                size = os.lseek(descriptor, 0, os.SEEK_END)
+                if size < _HEADER.size:
+                    os.ftruncate(descriptor, 0)
+                    atomic.write_all(descriptor, _HEADER.pack(_MAGIC, self._dim, 0), 0)
+                    size = _HEADER.size
+                # A write that was cut off leaves part of an entry, which the next one replaces.
+                whole = size - (size - _HEADER.size) % self._entry.itemsize
+                atomic.write_all(descriptor, entries.tobytes(), whole)
+            finally:
+                os.close(descriptor)

@@ -1,0 +1,238 @@
+"""The plumbing of `Memory`: components, scopes, frames, and the one way to commit."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from ..changes import Change, Delete, Put, Vectors
+from ..columns import Rows
+from ..errors import ClosedError, ConflictError
+from ..filters import parse_filter
+from ..frame import Frame
+from ..index.sidecar import VectorSidecar
+from ..interfaces import Embedder, Storage, Tagger, VectorSpace
+from ..pipeline.chunking import passages
+from ..pipeline.search import Mode
+from ..records import Record, Scope
+from ..registry.manager import PluginManager
+from ..times import Clock, TimeLike, parse_time, system_clock
+from ..tokens import Tokenizer
+from ..view import View
+
+__all__ = ["MemoryBase"]
+
+ATTEMPTS = 3
+_EMBED_BATCH = 256
+
+
+class MemoryBase:
+    def __init__(
+        self,
+        storage: Storage | str | Mapping[str, Any],
+        embedder: Embedder | str | Mapping[str, Any] = "lexical",
+        *,
+        taggers: Sequence[Tagger | str | Mapping[str, Any]] = ("keyword",),
+        plugins: PluginManager | None = None,
+        user: str = "default",
+        agent: str = "default",
+        mode: Mode = "hybrid",
+        top_k: int = 3,
+        language: str = "english",
+        clock: Clock = system_clock,
+    ) -> None:
+        self.plugins = PluginManager.discover() if plugins is None else plugins
+        self.scope = Scope(user, agent)
+        self.mode: Mode = mode
+        self.top_k = top_k
+        self._tokenizer = Tokenizer(language)
+        self._clock = clock
+        self.storage: Storage = self.plugins.build("storage", storage)
+        self.embedder: Embedder = self.plugins.build("embedder", embedder)
+        self.taggers: list[Tagger] = [self.plugins.build("tagger", tagger) for tagger in taggers]
+        given = (embedder, *taggers)
+        self._built = [
+            part for part, spec in zip((self.embedder, *self.taggers), given, strict=True) if part is not spec
+        ]
+        self._lock = threading.Lock()
+        self._views: dict[Scope, View] = {}
+        self._sidecar: VectorSidecar | None = None
+        self._adopted = False
+        self._batch = threading.local()
+        self._last_entity: dict[tuple[Scope, str], str] = {}
+        self._closed = False
+
+    # Life.
+
+    def close(self) -> None:
+        """Close the store, and the components that were built here. May be called more than once.
+
+        Everything acknowledged is durable already. Embedders and taggers that were given as instances stay open.
+        """
+        if not self._closed:
+            self._closed = True
+            self.storage.close()
+            for component in self._built:
+                component.close()
+
+    def flush(self) -> None:
+        """Does nothing but check that the memory is open: each write is durable when it returns."""
+        self._check_open()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Plumbing.
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the memory is closed; open it again to go on")
+
+    def _scope(self, user: str | None, agent: str | None) -> Scope:
+        self._check_open()
+        if user is None and agent is None:
+            return self.scope
+        return Scope(self.scope.user if user is None else user, self.scope.agent if agent is None else agent)
+
+    def _frame(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        kind: str | None = "fact",
+        filter: Mapping[str, Any] | None = None,
+        entity: str | None = None,
+        as_of: TimeLike | None = None,
+        known_at: TimeLike | None = None,
+    ) -> Frame:
+        scope = self._scope(user, agent)
+        return Frame(
+            self.storage.columns(scope),
+            self._view(scope),
+            self._clock(),
+            kind,
+            parse_filter(filter),
+            entity,
+            None if as_of is None else parse_time(as_of, "as_of"),
+            None if known_at is None else parse_time(known_at, "known_at"),
+        )
+
+    def _view(self, scope: Scope) -> View:
+        with self._lock:
+            view = self._views.get(scope)
+            if view is None:
+                embed = None if self.storage.keeps_vectors else self._embed
+                view = self._views[scope] = View(lambda: self.embedder.dim, self._tokenizer, embed)
+            return view
+
+    def _commit(
+        self,
+        scope: Scope,
+        changes: Sequence[Change],
+        expect_head: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """The one way to write: hooks see the changes, texts are embedded, the store commits, hooks are told."""
+        self._check_open()
+        batch = getattr(self._batch, "changes", None)
+        if batch is not None and expect_head is None:
+            batch.setdefault(scope, []).extend(changes)
+            return
+        changes = self.plugins.before_commit(scope, list(changes))
+        if self.storage.keeps_vectors:
+            changes = self._with_vectors(changes, progress)
+        commit = self.storage.commit(scope, changes, expect_head)
+        if commit.records or commit.deleted:
+            self.plugins.committed(commit)
+
+    def _update(self, scope: Scope, compute: Callable[[Frame], Sequence[Change]], **options: Any) -> None:
+        """Commit what `compute` makes of the present state; computed anew when somebody else wrote meanwhile."""
+        for attempt in range(ATTEMPTS):
+            frame = self._frame(user=scope.user, agent=scope.agent, **options)
+            changes = compute(frame)
+            if not changes:
+                return
+            try:
+                self._commit(scope, changes, expect_head=frame.columns.head)
+            except ConflictError:
+                if attempt == ATTEMPTS - 1:
+                    raise
+            else:
+                return
+
+    def _rewrite(self, scope: Scope, id: str, change: Callable[[Record], Record], expect: int | None) -> bool:
+        for attempt in range(ATTEMPTS):
+            record = self.storage.get(scope, id)
+            if record is None or record.kind == "purged":
+                return False
+            wanted = record.version if expect is None else expect
+            try:
+                self._commit(scope, [Put(change(record), expect=wanted)])
+            except ConflictError:
+                if expect is not None or attempt == ATTEMPTS - 1:
+                    raise
+            else:
+                return True
+        raise AssertionError("unreachable")
+
+    def _remove(self, choose: Callable[[Frame], Rows], *, dry_run: bool = False, **options: Any) -> list[str]:
+        """Delete the rows that `choose` names, on the newest head; returns their ids."""
+        removed: list[str] = []
+
+        def changes(frame: Frame) -> list[Change]:
+            rows = choose(frame)
+            removed[:] = frame.columns.source.ids(rows)
+            return [] if dry_run else [Delete(id) for id in removed]
+
+        scope = self._scope(options.pop("user", None), options.pop("agent", None))
+        self._update(scope, changes, **options)
+        return removed
+
+    def _adopt(self) -> None:
+        """Make sure that the store's vectors and the embedder's are of one space, before anything is compared."""
+        if not self._adopted and self.storage.keeps_vectors:
+            self.storage.adopt(VectorSpace(self.embedder.id, self.embedder.dim))
+            self._adopted = True
+
+    def _with_vectors(self, changes: Sequence[Change], progress: Callable[[int, int], None] | None) -> list[Change]:
+        missing = [c for c in changes if isinstance(c, Put) and c.vectors is None and c.record.text]
+        if any(isinstance(c, Put) and (c.vectors is not None or c.record.text) for c in changes):
+            self._adopt()
+        matrices = iter(self._embed([put.record for put in missing], progress))
+        return [
+            replace(c, vectors=next(matrices)) if isinstance(c, Put) and c.vectors is None and c.record.text else c
+            for c in changes
+        ]
+
+    def _embed(self, records: list[Record], progress: Callable[[int, int], None] | None = None) -> list[Vectors]:
+        """One matrix (m, dim) a record: a unit row for each passage of its text."""
+        parts = [passages(record.text) for record in records]
+        texts = [text for part in parts for text in part]
+        encode: Callable[[Sequence[str]], Vectors] = self.embedder.embed_batch
+        if not self.storage.keeps_vectors:
+            encode = self._derived_vectors().encoder(encode)
+        blocks = []
+        for start in range(0, len(texts), _EMBED_BATCH):
+            blocks.append(encode(texts[start : start + _EMBED_BATCH]))
+            if progress is not None:
+                progress(min(start + _EMBED_BATCH, len(texts)), len(texts))
+        rows = np.concatenate(blocks) if blocks else np.empty((0, 0), np.float32)
+        ends = np.cumsum([len(part) for part in parts])
+        return np.split(rows, ends[:-1]) if parts else []
+
+    def _derived_vectors(self) -> VectorSidecar:
+        with self._lock:
+            if self._sidecar is None:
+                space = VectorSpace(self.embedder.id, self.embedder.dim)
+                self._sidecar = VectorSidecar(self.storage.derived(), space)
+            return self._sidecar

@@ -1,0 +1,366 @@
+"""Moving records between memories and files, wholly: ids, times, revisions, versions, entities, vectors."""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..changes import Change, Delete, Put, Vectors
+from ..errors import FormatError, InputError, NotFoundError
+from ..fileio import atomic
+from ..fileio.names import encode_name
+from ..frame import Frame
+from ..interfaces import VectorSpace
+from ..records import Record, Scope, new_id
+from ..retention import comes_from
+from ..times import TimeLike, parse_time
+from .removing import Removing
+
+__all__ = ["Parcel", "Transfer", "read_parcels"]
+
+_FORMAT = "nanomem-export"
+_VERSION = 1
+_BATCH = 1000
+_SUFFIXES = (".jsonl", ".ndjson")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parcel:
+    """One record on its way, with its scope and, where they travel, its vectors and their space."""
+
+    scope: Scope
+    record: Record
+    vectors: Vectors | None = None
+    space: VectorSpace | None = None
+
+
+class Transfer(Removing):
+    """The part of `Memory` that moves records in and out."""
+
+    def parcels(
+        self,
+        where: Mapping[str, Any] | None = None,
+        source_doc: str | None = None,
+        *,
+        before: TimeLike | None = None,
+        after: TimeLike | None = None,
+        all_scopes: bool = False,
+        user: str | None = None,
+        agent: str | None = None,
+    ) -> Iterator[Parcel]:
+        """The records of one scope (or of all) that pass the filter, in the order of writing; purge markers, too.
+
+        `source_doc` is a source, or the path or name of an ingested file; `before` and `after` limit `timestamp` to
+        ``after <= timestamp < before``.
+        """
+        scopes = self.storage.scopes() if all_scopes else [self._scope(user, agent)]
+        conditions = [where] if where else []
+        if before is not None:
+            conditions.append({"timestamp": {"$lt": parse_time(before, "before")}})
+        if after is not None:
+            conditions.append({"timestamp": {"$gte": parse_time(after, "after")}})
+        for scope in sorted(scopes, key=lambda scope: (scope.user, scope.agent)):
+            frame = self._frame(
+                user=scope.user, agent=scope.agent, kind=None, filter={"$and": conditions} if conditions else None
+            )
+            mask = frame.allowed if conditions else frame.columns.live
+            yield from self._pack(frame, np.flatnonzero(mask).tolist(), source_doc)
+
+    def _pack(self, frame: Frame, rows: list[int], source_doc: str | None) -> Iterator[Parcel]:
+        space = self.storage.space if self.storage.keeps_vectors else None
+        for start in range(0, len(rows), _BATCH):
+            for row, record in frame.records(rows[start : start + _BATCH]).items():
+                if source_doc is not None and not comes_from(record, source_doc):
+                    continue
+                vectors = None
+                if space is not None and record.text:
+                    vectors, _ = frame.columns.source.vectors(np.array([row], np.intp))
+                yield Parcel(frame.columns.scope, record, vectors, space)
+
+    def export(
+        self,
+        target: str | Path | Transfer,
+        where: Mapping[str, Any] | None = None,
+        source_doc: str | None = None,
+        purge: bool = False,
+        *,
+        before: TimeLike | None = None,
+        after: TimeLike | None = None,
+        all_scopes: bool = False,
+        user: str | None = None,
+        agent: str | None = None,
+    ) -> int:
+        """Copy records to a ``.jsonl`` file, to another store (a path), or into another memory; returns how many.
+
+        A ``.jsonl`` file is replaced; a store is added to. Nothing is embedded again where the target takes the same
+        vectors. `purge` deletes here what was copied, and needs a filter. For the filter see `parcels`.
+
+        Raises:
+            InputError: `purge` without `where`, `source_doc`, `before` or `after`.
+        """
+        chosen = {"where": where, "source_doc": source_doc, "before": before, "after": after}
+        if purge and not any(value not in (None, "", {}) for value in chosen.values()):
+            raise InputError(
+                "purge: give a filter (where, source_doc, before or after), or use erase for a whole scope"
+            )
+        parcels = list(self.parcels(**chosen, all_scopes=all_scopes, user=user, agent=agent))  # type: ignore[arg-type]
+        if isinstance(target, Transfer):
+            target._unpack(parcels)
+        elif Path(target).suffix in _SUFFIXES:
+            _write_parcels(Path(target), parcels)
+        else:
+            with self._sibling(target) as other:
+                other._unpack(parcels)
+        if purge:
+            for scope in {parcel.scope for parcel in parcels}:
+                gone = [Delete(p.record.id, expect=p.record.version) for p in parcels if p.scope == scope]
+                self._commit(scope, gone)
+        return len(parcels)
+
+    def split(self, where: Mapping[str, Any] | None, target: str | Path, purge: bool = False, **options: Any) -> int:
+        """Copy the records that pass the filter to another store; `purge` moves them. Options are those of `export`."""
+        return self.export(target, where, purge=purge, **options)
+
+    def split_by_key(self, key: str, directory: str | Path, purge: bool = False) -> dict[str, int]:
+        """One store for each value of a metadata key, in `directory`; returns the number of records by file name."""
+        values: dict[str, Any] = {}
+        for parcel in self.parcels({key: {"$exists": True}}):
+            value = parcel.record.metadata.get(key)
+            values.setdefault(str(value), value)
+        folder = Path(directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        counts = {}
+        for text, value in sorted(values.items()):
+            name = f"{encode_name(text)}.dat"
+            counts[name] = self.export(folder / name, {key: value}, purge=purge)
+        return counts
+
+    def import_(
+        self,
+        source: str | Path | Transfer | Iterable[Parcel],
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> dict[str, int]:
+        """Take over records from a ``.jsonl`` export, another store (a path), a memory, or parcels.
+
+        Records keep everything they have; `user` and `agent` put them into one scope instead of their own. A record
+        that is here already, with the same content, is skipped; an id that is taken by another content gets a new id,
+        and the old one is kept in the metadata as ``imported_id``. Returns ``incoming``, ``added``, ``skipped`` and
+        ``renamed``. Done in commits of 1000 records, so that an interrupted import can be repeated.
+
+        Raises:
+            NotFoundError: no such file.
+            FormatError: the file is no export, or of a newer version.
+        """
+        if isinstance(source, Transfer):
+            return self._unpack(source.parcels(all_scopes=True), user=user, agent=agent, progress=progress)
+        if isinstance(source, (str, Path)):
+            if not os.path.exists(source):
+                raise NotFoundError(f"{source}: there is no such file to import", id=str(source))
+            if Path(source).suffix in _SUFFIXES:
+                return self._unpack(read_parcels(source), user=user, agent=agent, progress=progress)
+            with self._sibling(source, read_only=True) as other:
+                return self._unpack(other.parcels(all_scopes=True), user=user, agent=agent, progress=progress)
+        return self._unpack(source, user=user, agent=agent, progress=progress)
+
+    def merge(
+        self,
+        source: str | Path | Transfer,
+        incoming_user_id: str | None = None,
+        incoming_project: str | None = None,
+        deduplicate: bool = False,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+    ) -> dict[str, int]:
+        """Bring the records of another memory into this one's chains; `unmerge` takes them out again.
+
+        Each gets ``source_vault`` (the file's name) in its metadata, and ``user_id`` and ``project`` as given. They are
+        numbered after the revisions that are here; the order in a chain goes by time, so nothing older becomes
+        current. `deduplicate` skips records whose chain and text (but for case and outer spaces) are here already.
+        Returns ``incoming``, ``added`` and ``duplicates_skipped``.
+        """
+        if isinstance(source, Transfer):
+            origin, parcels = source, list(source.parcels(all_scopes=True))
+            name = str(origin.storage.stats().get("file_path") or origin.storage.name)
+        else:
+            if not os.path.exists(source):
+                raise NotFoundError(f"{source}: there is no such file to merge", id=str(source))
+            name = str(source)
+            with self._sibling(source, read_only=True) as other:
+                parcels = list(other.parcels(all_scopes=True))
+        stamp: dict[str, Any] = {"source_vault": os.path.basename(name)}
+        if incoming_user_id is not None:
+            stamp["user_id"] = incoming_user_id
+        if incoming_project is not None:
+            stamp["project"] = incoming_project
+        scope = self._scope(user, agent)
+        seen = {_likeness(p.record) for p in self.parcels(user=user, agent=agent)} if deduplicate else set()
+        incoming: list[Parcel] = []
+        skipped = 0
+        for parcel in parcels:
+            if parcel.record.kind == "purged":
+                continue
+            record = replace(parcel.record, revision=0, metadata={**parcel.record.metadata, **stamp})
+            if deduplicate and _likeness(record) in seen:
+                skipped += 1
+                continue
+            seen.add(_likeness(record))
+            incoming.append(replace(parcel, scope=scope, record=record))
+        report = self._unpack(incoming)
+        return {
+            "incoming": len(incoming) + skipped,
+            "added": report["added"],
+            "duplicates_skipped": skipped + report["skipped"],
+        }
+
+    def unmerge(
+        self,
+        vault_or_project: str,
+        target: str | Path | None = None,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+    ) -> int:
+        """Remove what `merge` brought from a file, or into a project; first copied to `target` if given."""
+        if not vault_or_project.strip():
+            raise InputError("vault_or_project: an empty name would match every record")
+        name = os.path.basename(vault_or_project)
+        where = {"$or": [{"source_vault": name}, {"project": vault_or_project}]}
+        if target is not None:
+            return self.export(target, where, purge=True, user=user, agent=agent)
+        return self.delete(where=where, kind=None, user=user, agent=agent)
+
+    def _sibling(self, path: str | Path, read_only: bool = False) -> Transfer:
+        """A memory over another file or folder of this store's kind, with the same embedder."""
+        options = inspect.signature(type(self.storage)).parameters
+        place = "path" if "path" in options else "root"
+        spec: dict[str, Any] = {"use": type(self.storage), place: str(path)}
+        if read_only and "read_only" in options:
+            spec["read_only"] = True
+        return Transfer(spec, self.embedder, taggers=self.taggers, plugins=self.plugins, clock=self._clock)
+
+    def _unpack(
+        self,
+        parcels: Iterable[Parcel],
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> dict[str, int]:
+        report = {"incoming": 0, "added": 0, "skipped": 0, "renamed": 0}
+        batch: dict[Scope, list[Parcel]] = {}
+        waiting = 0
+        for parcel in parcels:
+            scope = parcel.scope
+            if user is not None or agent is not None:
+                scope = self._scope(user, agent)
+            batch.setdefault(scope, []).append(parcel)
+            report["incoming"] += 1
+            waiting += 1
+            if waiting == _BATCH:
+                self._unpack_batch(batch, report)
+                batch, waiting = {}, 0
+                if progress is not None:
+                    progress(report["incoming"])
+        self._unpack_batch(batch, report)
+        if progress is not None:
+            progress(report["incoming"])
+        return report
+
+    def _unpack_batch(self, batch: Mapping[Scope, list[Parcel]], report: dict[str, int]) -> None:
+        here = VectorSpace(self.embedder.id, self.embedder.dim) if self.storage.keeps_vectors else None
+        for scope, parcels in batch.items():
+            changes: list[Change] = []
+            for parcel in parcels:
+                record = parcel.record
+                held = self.storage.get(scope, record.id)
+                if held is not None:
+                    if _content(held) == _content(record):
+                        report["skipped"] += 1
+                        continue
+                    if held.kind != "purged":
+                        metadata = {**record.metadata, "imported_id": record.id}
+                        record = replace(record, id=new_id(), metadata=metadata)
+                        report["renamed"] += 1
+                vectors = parcel.vectors if here is not None and parcel.space == here else None
+                changes.append(Put(record, vectors=vectors))
+            if changes:
+                self._commit(scope, changes)
+                report["added"] += len(changes)
+
+
+def _content(record: Record) -> Record:
+    return replace(record, version=0, revision=0, metadata=dict(record.metadata))
+
+
+def _likeness(record: Record) -> tuple[str | None, str]:
+    return record.chain, record.text.strip().casefold()
+
+
+def _write_parcels(path: Path, parcels: list[Parcel]) -> None:
+    """The ``.jsonl`` form: a header line, then one line a record; vectors are base64 of little-endian float32 rows."""
+    space = next((parcel.space for parcel in parcels if parcel.space is not None), None)
+    header: dict[str, Any] = {"format": _FORMAT, "version": _VERSION}
+    if space is not None:
+        header |= {"embedder": space.embedder, "dim": space.dim}
+    with atomic.replacing(path) as descriptor:
+        atomic.write_all(descriptor, _line(header))
+        for parcel in parcels:
+            line: dict[str, Any] = {"user": parcel.scope.user, "agent": parcel.scope.agent}
+            line["record"] = parcel.record.to_dict()
+            if parcel.vectors is not None:
+                rows = np.ascontiguousarray(parcel.vectors, "<f4").tobytes()
+                line["vectors"] = base64.b64encode(rows).decode("ascii")
+            atomic.write_all(descriptor, _line(line))
+
+
+def _line(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def read_parcels(path: str | Path) -> Iterator[Parcel]:
+    """The parcels of a ``.jsonl`` export.
+
+    Raises:
+        FormatError: the file is no export, of a newer version, or a line of it is malformed; the line is named.
+    """
+    with open(path, encoding="utf-8") as lines:
+        header = _parse_line(path, 1, next(lines, ""))
+        if header.get("format") != _FORMAT:
+            raise FormatError(f"{path}: expected a file written by `nanomem export` (first line with {_FORMAT!r})")
+        if header.get("version") != _VERSION:
+            raise FormatError(
+                f"{path}: version {header.get('version')!r} of the export form; this release reads {_VERSION}"
+            )
+        space = VectorSpace(header["embedder"], header["dim"]) if "embedder" in header else None
+        for number, line in enumerate(lines, 2):
+            data = _parse_line(path, number, line)
+            try:
+                vectors = None
+                if space is not None and "vectors" in data:
+                    rows = np.frombuffer(base64.b64decode(data["vectors"], validate=True), "<f4")
+                    vectors = rows.reshape(-1, space.dim).astype(np.float32)
+                yield Parcel(Scope(data["user"], data["agent"]), Record.from_dict(data["record"]), vectors, space)
+            except (KeyError, ValueError, TypeError) as error:
+                raise FormatError(f"{path}, line {number}: not a record of an export: {error}") from error
+
+
+def _parse_line(path: str | Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        data = json.loads(line)
+    except ValueError as error:
+        raise FormatError(f"{path}, line {number}: expected a JSON object: {error}") from None
+    if not isinstance(data, dict):
+        raise FormatError(f"{path}, line {number}: expected a JSON object; found {type(data).__name__}")
+    return data

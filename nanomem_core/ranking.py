@@ -1,0 +1,131 @@
+"""The order of an answer. Pure functions over rows and scores.
+
+**Chains are ranked, not records.** In a declared chain the caller said which statements are values of one attribute,
+so wording must not decide which of them answers: the chain stands where its best member stands, and is led by the
+value that holds at the asked time. Older values follow in the chain's other places. In an inferred chain a tagger
+guessed; similarity keeps its order there, and the labels tell what was replaced.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from .chains import ChainView
+from .columns import Columns, Rows
+from .errors import InputError
+
+__all__ = ["DIRECTIONS", "Direction", "arrange", "fuse", "read_direction", "resolve_direction"]
+
+Direction = Literal["newest", "previous", "oldest"]
+
+DIRECTIONS: dict[str, Direction] = {
+    "present": "newest",
+    "newest": "newest",
+    "latest": "newest",
+    "now": "newest",
+    "previous": "previous",
+    "historical": "oldest",
+    "oldest": "oldest",
+}
+"""What a caller may ask for; ``current``, the default, reads the direction from the question's wording."""
+
+RRF_K = 60
+"""Constant of reciprocal rank fusion, as its authors chose it."""
+
+
+def fuse(rankings: Sequence[Rows], count: int) -> npt.NDArray[np.float64]:
+    """Reciprocal rank fusion: the score of each of `count` rows, 0 for a row in no ranking.
+
+    A row scores the sum of 1 / (60 + rank) over the rankings (best first) that hold it. Source: Cormack, Clarke and
+    Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and individual rank learning methods", SIGIR 2009.
+    """
+    scores = np.zeros(count, np.float64)
+    for rows in rankings:
+        scores[rows] += 1.0 / (RRF_K + 1 + np.arange(len(rows)))
+    return scores
+
+
+_PREVIOUS = re.compile(r"\b(previous(ly)?|prior|just before|the one before|before (that|this|then|now)|last one)\b")
+_OLDEST = re.compile(r"\b(original(ly)?|initial(ly)?|at first|to begin with|in the beginning)\b")
+_FORMER = re.compile(r"\b(former(ly)?|used to|back then|no longer|in the past|once upon a time)\b")
+_WEAK_OLDEST = re.compile(r"\bfirst\b")
+_WEAK_PREVIOUS = re.compile(r"\b(before|earlier|last|old|past)\b")
+_PAST_TENSE = re.compile(r"\b(was|were|did|had|\w{3,}ed)\b")
+
+
+def read_direction(question: str) -> Direction:
+    """Which value of a chain an English question asks for, by its wording.
+
+    Strong words (previous, formerly, originally, used to …) always count; weak ones (before, old, first …) only with
+    a verb in the past tense, since "what do I do before lunch" asks about today.
+    """
+    text = question.casefold()
+    if _OLDEST.search(text):
+        return "oldest"
+    if _PREVIOUS.search(text) or _FORMER.search(text):
+        return "previous"
+    if _PAST_TENSE.search(text):
+        if _WEAK_OLDEST.search(text):
+            return "oldest"
+        if _WEAK_PREVIOUS.search(text):
+            return "previous"
+    return "newest"
+
+
+def resolve_direction(direction: str, question: str) -> Direction:
+    """The direction of an explicit request, or of the question's wording for ``current``.
+
+    Raises:
+        InputError: an unknown direction.
+    """
+    if direction == "current":
+        return read_direction(question)
+    if direction not in DIRECTIONS:
+        known = ", ".join(("current", *DIRECTIONS))
+        raise InputError(f"temporal_direction: expected one of {known}; found {direction!r}")
+    return DIRECTIONS[direction]
+
+
+def arrange(
+    columns: Columns, rows: Rows, chains: Mapping[int, ChainView], allowed: npt.NDArray[np.bool_], direction: Direction
+) -> list[int]:
+    """Reorder the best `rows` (best first) so that declared chains are led by the value asked for.
+
+    Each declared chain keeps the places that its members won. The first place goes to its leader, even if wording kept
+    the leader from winning one (then the chain's weakest member gives way); the rest follow, newest first, or oldest
+    first where the oldest was asked for.
+
+    Args:
+        chains: the chains of `rows` as visible at the asked times.
+        allowed: mask of the rows that may be shown (visible and passing the filter).
+    """
+    places: dict[int, list[int]] = {}
+    for place, row in enumerate(rows.tolist()):
+        chain = chains.get(int(columns.chain[row]))
+        if chain is not None and chain.declared:
+            places.setdefault(chain.code, []).append(place)
+    result: list[int] = rows.tolist()
+    for code, own in places.items():
+        members = [row for row in chains[code].rows.tolist() if allowed[row]]
+        leader = _leader(members, direction)
+        won = [result[place] for place in own]
+        if leader not in won:
+            won[-1] = leader
+        won.sort(key=members.index, reverse=direction != "oldest")
+        won.remove(leader)
+        for place, row in zip(own, [leader, *won], strict=True):
+            result[place] = row
+    return result
+
+
+def _leader(members: Sequence[int], direction: Direction) -> int:
+    if direction == "oldest":
+        return members[0]
+    if direction == "previous" and len(members) > 1:
+        return members[-2]
+    return members[-1]

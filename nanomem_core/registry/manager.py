@@ -1,0 +1,381 @@
+"""The plugin manager: loads the plugins that the settings allow, and asks them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol, Self
+
+from ..changes import Change, Commit, Delete, Put
+from ..errors import (
+    ConfigError,
+    DuplicateComponentError,
+    InputError,
+    NanomemError,
+    PluginError,
+    PluginLoadError,
+    UnknownComponentError,
+)
+from ..hints import did_you_mean, one_line
+from ..hookspecs import API_LEVEL, Plugin, hookimpl
+from ..interfaces import Component
+from ..records import Scope
+from .components import KINDS, Offer, checked_offers, clash, interface, label
+from .discovery import PLUGINS, Found, find, load
+from .hooks import HOOKS, Hooks, call
+from .options import Options
+from .report import PluginStatus, State
+
+__all__ = ["PluginManager", "PluginSelection"]
+
+_logger = logging.getLogger("nanomem")
+
+
+class PluginSelection(Protocol):
+    """Which plugins to load; `nanomem_core.config.model.PluginSettings` is one.
+
+    `load` None means all that are installed, an empty sequence none. With `strict`, any plugin that is not what the
+    settings ask for is an error.
+    """
+
+    @property
+    def load(self) -> Sequence[str] | None: ...
+
+    @property
+    def disable(self) -> Sequence[str]: ...
+
+    @property
+    def strict(self) -> bool: ...
+
+
+class _Core(Plugin):
+    """What core itself does in the hooks."""
+
+    @hookimpl(trylast=True)
+    def nanomem_build(self, kind: str, cls: type[Component], options: Mapping[str, Any]) -> Component:
+        try:
+            return cls(**options)
+        except NanomemError:
+            raise
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"{kind} {label(cls)} could not be built: {one_line(error)}", key=kind) from error
+
+
+class _Entry:
+    """A plugin that is known, and what became of it so far; `state` None means that it is yet to be loaded."""
+
+    def __init__(self, name: str, found: Found | None = None, plugin: object = None) -> None:
+        self.name = name
+        self.found = found
+        self.plugin = plugin
+        self.state: State | None = None
+        self.detail = ""
+        self.error: BaseException | None = None
+
+    def settle(self, state: State, detail: str = "", error: BaseException | None = None) -> None:
+        self.state, self.detail, self.error = state, detail, error
+
+    @property
+    def status(self) -> PluginStatus:
+        distribution, version = (self.found.distribution, self.found.version) if self.found else (None, None)
+        assert self.state is not None
+        return PluginStatus(self.name, distribution, version, self.state, self.detail)
+
+
+class PluginManager:
+    """Plugins, loaded when a hook is first needed. Without `discover` there are only those that are registered.
+
+    Managers share nothing: two memories in one process may use different plugins. May be used by several threads.
+    """
+
+    def __init__(self) -> None:
+        self._hooks = Hooks()
+        self._hooks.register(_Core(), "nanomem_core")
+        self._entries: list[_Entry] = []
+        self._strict = False
+        self._offers: dict[str, list[Offer]] = {}
+        self._lock = threading.RLock()
+
+    @classmethod
+    def discover(cls, settings: PluginSelection | None = None) -> Self:
+        """A manager of the installed plugins that `settings` allow (None: all). Reads metadata, imports none."""
+        manager = cls()
+        chosen = settings.load if settings is not None else None
+        disabled = settings.disable if settings is not None else ()
+        manager._strict = settings is not None and settings.strict
+        installed = find(PLUGINS)
+        for found in installed:
+            entry = _Entry(found.name, found)
+            others = [other.origin for other in installed if other.name == found.name and other is not found]
+            if found.name in disabled:
+                entry.settle("disabled", "plugins.disable names it")
+            elif chosen is not None and found.name not in chosen:
+                entry.settle("disabled", "plugins.load does not name it")
+            elif others:
+                entry.settle(
+                    "duplicate",
+                    f"{', '.join(others)} brings a plugin of that name too; uninstall one, or disable the name",
+                )
+            manager._entries.append(entry)
+        names = {found.name for found in installed}
+        for name in dict.fromkeys(chosen or ()):
+            if name not in names:
+                entry = _Entry(name)
+                entry.settle(
+                    "missing", "plugins.load names it, but nothing installed brings it" + did_you_mean(name, names)
+                )
+                manager._entries.append(entry)
+        return manager
+
+    def register(self, plugin: object, name: str | None = None) -> str:
+        """Add a plugin of the application: an instance of a `Plugin` subclass, the class, or a module.
+
+        Its components go before those of installed plugins that have the same name; of two registered ones the later
+        counts. Returns the plugin's name, which is made from the class or module if `name` is None.
+
+        Raises:
+            HookError: a hook has a wrong name or signature.
+            PluginError: `name` is taken, or `plugin` is nothing that could be one.
+        """
+        plugin = _instance(plugin)
+        with self._lock:
+            taken = {entry.name for entry in self._entries}
+            if name is None:
+                base = plugin.__name__ if isinstance(plugin, ModuleType) else type(plugin).__name__
+                name = next(
+                    n for i in range(1, len(taken) + 2) if (n := base if i == 1 else f"{base}-{i}") not in taken
+                )
+            elif name in taken:
+                raise PluginError(
+                    f"a plugin named {name!r} is known already; register yours under another name", plugin=name
+                )
+            if any(entry.plugin is plugin for entry in self._entries):
+                raise PluginError(f"this plugin is registered already: {plugin!r}", plugin=name)
+            self._hooks.verify(plugin, name)
+            self._entries.append(_Entry(name, plugin=plugin))
+            self._offers.clear()
+        return name
+
+    def load(self) -> None:
+        """Load what is not loaded yet; otherwise done when a hook is first needed.
+
+        A plugin that fails is no error unless the settings are strict; `statuses` tells.
+
+        Raises:
+            PluginLoadError: the settings are strict, and a plugin failed, is missing or a duplicate.
+        """
+        self._load_pending()
+        failures = [entry for entry in self._entries if entry.status.is_problem] if self._strict else []
+        if failures:
+            lines = "".join(f"\n  {entry.status}" for entry in failures)
+            cause = next((entry.error for entry in failures if entry.error is not None), None)
+            raise PluginLoadError(
+                f"plugins.strict is set, and not every plugin can be used:{lines}", plugin=failures[0].name
+            ) from cause
+
+    def _load_pending(self) -> None:
+        with self._lock:
+            for entry in self._entries:
+                if entry.state is None:
+                    self._load_one(entry)
+
+    def _load_one(self, entry: _Entry) -> None:
+        try:
+            if entry.found is not None:
+                entry.plugin = _instance(load(entry.found))
+                self._hooks.verify(entry.plugin, entry.name)
+            self._hooks.register(entry.plugin, entry.name)
+        # A plugin that calls sys.exit() when it is imported must not end the application.
+        except (Exception, SystemExit) as error:
+            entry.settle("failed", one_line(error), error)
+        else:
+            entry.settle("loaded", "" if entry.found is not None else "registered by the application")
+
+    @property
+    def statuses(self) -> list[PluginStatus]:
+        """What became of each plugin so far, after loading those that are enabled. A failure is data here."""
+        self._load_pending()
+        return [entry.status for entry in self._entries]
+
+    def hooks(self, plugin: str) -> list[str]:
+        """Names of the hooks that the plugin of that name implements."""
+        self._load_pending()
+        return [hook for hook in HOOKS if any(each.plugin_name == plugin for each in self._hooks.implementations(hook))]
+
+    # Components.
+
+    def classes(self, kind: str) -> list[Offer]:
+        """The components of a kind that plugins offer, by name; of equal names, the application's plugins' last.
+
+        A plugin that fails to offer its components is marked as failed, and the others' are returned.
+
+        Raises:
+            InputError: there is no such kind.
+            PluginLoadError: the settings are strict, and a plugin failed.
+        """
+        interface(kind)
+        offers = self._collect(kind)
+        self.load()
+        return list(offers)
+
+    def _collect(self, kind: str) -> list[Offer]:
+        self._load_pending()
+        with self._lock:
+            if kind not in self._offers:
+                offers: list[Offer] = []
+                for implementation in self._hooks.implementations(f"nanomem_register_{kind}"):
+                    entry = next(each for each in self._entries if each.name == implementation.plugin_name)
+                    origin = entry.found.origin if entry.found is not None else None
+                    try:
+                        offers += list(checked_offers(kind, entry.name, origin, call(implementation)))
+                    except (Exception, SystemExit) as error:
+                        entry.settle("failed", f"nanomem_register_{kind}: {one_line(error)}", error)
+                self._offers[kind] = sorted(offers, key=lambda offer: (offer.name, offer.distribution is None))
+            return self._offers[kind]
+
+    def find(self, kind: str, name: str) -> Offer:
+        """The component of that kind and name.
+
+        Raises:
+            UnknownComponentError: no plugin offers it; names those that are offered, and the plugins that failed.
+            DuplicateComponentError: several installed plugins offer it; names their distributions.
+            PluginLoadError: the plugin of that name failed to load; the cause is chained.
+        """
+        offers = [offer for offer in self.classes(kind) if offer.name == name]
+        if not offers:
+            raise self._not_offered(kind, name)
+        problem = clash(offers)
+        if problem is not None:
+            raise DuplicateComponentError(problem, plugin=offers[0].plugin)
+        return offers[-1]
+
+    def _not_offered(self, kind: str, name: str) -> PluginError:
+        problems = [entry for entry in self._entries if entry.status.is_problem]
+        for entry in problems:
+            # Nobody can know what a plugin would have offered; by convention it offers a component of its own name.
+            if _folded(entry.name) == _folded(name):
+                error = PluginLoadError(f"{kind} {name!r} can't be used: {entry.status}", plugin=entry.name)
+                error.__cause__ = entry.error
+                return error
+        names = sorted({offer.name for offer in self._offers[kind]})
+        listed = ", ".join(names) or "none"
+        text = f"no plugin offers a {kind} named {name!r}{did_you_mean(name, names)} (offered: {listed})"
+        for entry in self._entries:
+            if entry.state == "disabled" and _folded(entry.name) == _folded(name):
+                text += f"; {entry.status}"
+        if problems:
+            text += f"; not loaded: {', '.join(entry.name for entry in problems)} (see `nanomem plugins check`)"
+        unknown = UnknownComponentError(text)
+        unknown.__cause__ = next((entry.error for entry in problems if entry.error is not None), None)
+        return unknown
+
+    def problems(self) -> list[str]:
+        """Everything that is wrong with the plugins and what they offer, one line each; asks for every kind."""
+        groups = [list(same) for kind in KINDS for _, same in groupby(self._collect(kind), lambda offer: offer.name)]
+        clashes = [problem for offers in groups if (problem := clash(offers)) is not None]
+        return [str(status) for status in self.statuses if status.is_problem] + clashes
+
+    def build(self, kind: str, spec: object, *, data_dir: Path | None = None) -> Any:
+        """The component that `spec` describes, made by the ``nanomem_build`` hook.
+
+        `spec` is a name, a mapping ``{"use": name, **options}``, a class, or an instance, which is returned as it is;
+        ``use`` may be a class too. Options are checked and converted by the annotations of the constructor. Relative
+        paths among them are taken from `data_dir`.
+
+        Raises:
+            ConfigError: an option is unknown, missing or wrong; `key` is ``kind.option``.
+            InputError: `spec` has another form.
+            PluginError: as in `find`, or a hook returned something else than a component of that kind.
+        """
+        base = interface(kind)
+        if isinstance(spec, base):
+            return spec
+        options = {key: value for key, value in spec.items() if key != "use"} if isinstance(spec, Mapping) else {}
+        use = spec.get("use") if isinstance(spec, Mapping) else spec
+        if isinstance(use, str):
+            cls = self.find(kind, use).cls
+        elif isinstance(use, type) and issubclass(use, base):
+            cls = use
+        else:
+            raise InputError(
+                f"{kind}: expected a name, a mapping with `use` and options, or an instance or subclass of "
+                f"{base.__name__}; found {spec!r}"
+            )
+        self.load()
+        try:
+            checked = Options(cls).check(options, f"{kind} {label(cls)}", data_dir)
+        except ConfigError as error:
+            raise ConfigError(str(error), key=f"{kind}.{error.key}" if error.key else kind) from error.__cause__
+        component = self._hooks.hook.nanomem_build(kind=kind, cls=cls, options=checked)
+        if not isinstance(component, base):
+            raise PluginError(
+                f"nanomem_build: expected a {base.__name__} for {kind} {label(cls)}; a plugin returned {component!r}"
+            )
+        return component
+
+    # What happens to a memory.
+
+    def before_commit(self, scope: Scope, changes: Sequence[Change]) -> tuple[Change, ...]:
+        """What the ``nanomem_before_commit`` hooks make of `changes`, each taking the result of the one before.
+
+        Raises:
+            VetoError: a plugin refused; any other error of this library passes through in the same way.
+            PluginError: a plugin failed otherwise, or returned something else than changes.
+        """
+        current = tuple(changes)
+        self.load()
+        for implementation in self._hooks.implementations("nanomem_before_commit"):
+            name = implementation.plugin_name
+            try:
+                result = call(implementation, scope=scope, changes=current)
+                current = current if result is None else tuple(result)
+            except NanomemError:
+                raise
+            except Exception as error:
+                raise PluginError(
+                    f"plugin {name!r} failed in nanomem_before_commit: {one_line(error)}; nothing was written",
+                    plugin=name,
+                ) from error
+            for change in current:
+                if not isinstance(change, (Put, Delete)):
+                    raise PluginError(
+                        f"plugin {name!r}: nanomem_before_commit must return Put and Delete objects; found {change!r}",
+                        plugin=name,
+                    )
+        return current
+
+    def committed(self, commit: Commit) -> None:
+        """Tell every plugin of a commit. One that raises is logged and keeps it from nobody."""
+        self._notify("nanomem_committed", commit=commit)
+
+    def searched(self, scope: Scope, query: str, results: Sequence[Mapping[str, Any]]) -> None:
+        """Tell every plugin of a search. One that raises is logged and keeps it from nobody."""
+        self._notify("nanomem_searched", scope=scope, query=query, results=results)
+
+    def _notify(self, hook: str, **arguments: Any) -> None:
+        self.load()
+        for implementation in self._hooks.implementations(hook):
+            try:
+                call(implementation, **arguments)
+            except Exception as error:
+                _logger.exception("plugin %r failed in %s: %s", implementation.plugin_name, hook, one_line(error))
+
+
+def _instance(plugin: object) -> object:
+    """The object that holds the hooks, checked for being one and for the API levels it states."""
+    if isinstance(plugin, type) and issubclass(plugin, Plugin):
+        plugin = plugin()
+    if not isinstance(plugin, (Plugin, ModuleType)):
+        raise PluginError(f"a plugin is a module, or a subclass of Plugin or an instance of one; found {plugin!r}")
+    levels = getattr(plugin, "NANOMEM_API_LEVELS", (API_LEVEL,))
+    if not isinstance(levels, Collection) or API_LEVEL not in levels:
+        raise PluginError(f"it supports the API levels {levels!r}, and this nanomem_core has level {API_LEVEL}")
+    return plugin
+
+
+def _folded(name: str) -> str:
+    return name.replace("-", "_").casefold()

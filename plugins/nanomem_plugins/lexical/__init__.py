@@ -1,0 +1,17 @@
+"""The embedder ``lexical``: vectors of words and letters, without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nanomem_core.hookspecs import hookimpl
+from nanomem_core.interfaces import Embedder
+
+__all__ = ["nanomem_register_embedder"]
+
+
+@hookimpl
+def nanomem_register_embedder() -> Iterable[type[Embedder]]:
+    from .embedder import LexicalEmbedder
+
+    return (LexicalEmbedder,)
