@@ -35,8 +35,8 @@ docs-test: $(VENV)/installed-dev
 	$(RUN) pytest tests/test_docs.py
 
 # The tests with the long fault runs: more kills, more power losses.
-full: lint
-	NANOMEM_FULL=1 $(RUN) pytest -n auto
+full: export NANOMEM_FULL := 1
+full: test
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from .columns import Columns, Rows
 
-__all__ = ["ChainView", "Standing", "Status", "chain_rows", "is_declared", "read_chains", "standing", "visible"]
+__all__ = ["ChainView", "Standing", "Status", "chain_rows", "read_chains", "standing", "visible"]
 
 Status = Literal["current", "superseded", "ended", "unknown", "purged"]
 
@@ -89,11 +89,6 @@ def _grouped(columns: Columns, rows: Rows) -> list[ChainView]:
         for group in np.split(rows, starts[1:])
     ]
     return sorted(views, key=lambda view: int(view.rows.min()))
-
-
-def is_declared(columns: Columns, code: int) -> bool:
-    """True if the chain's entity was named by the caller in at least one live record."""
-    return bool((columns.declared & columns.live & (columns.chain == code)).any())
 
 
 def standing(

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .changes import Commit, Vectors
+from .errors import InputError
 from .records import KINDS, Record, Scope
 
 __all__ = ["ColumnSource", "Columns", "MemoryColumns", "RowArrays", "Rows", "kind_code"]
@@ -42,6 +43,8 @@ FIELDS: dict[str, type[Any]] = {
 
 def kind_code(kind: str) -> int:
     """Number that stands for a kind in the `kind` column."""
+    if kind not in KINDS:
+        raise InputError(f"kind: expected one of {', '.join(KINDS)}; found {kind!r}")
     return KINDS.index(kind)
 
 

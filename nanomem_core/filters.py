@@ -25,7 +25,8 @@ import numpy.typing as npt
 from .errors import FilterError
 from .records import Record
 
-__all__ = ["FIELDS", "MISSING", "Filter", "ValueColumn", "parse_filter", "record_value"]
+__all__ = ["ABSENT", "FIELDS", "MISSING", "UNREAD", "Filter", "ValueColumn", "parse_filter", "record_value"]
+
 
 class _Missing:
     def __repr__(self) -> str:
@@ -56,8 +57,15 @@ def record_value(record: Record, key: str) -> Any:
     return record.metadata.get(key, MISSING) if field is None else field(record)
 
 
+ABSENT = -1
+"""Code of a row whose record does not have the key."""
+
+UNREAD = -2
+"""Code of a row whose record was not read. What a filter says of such a row means nothing."""
+
+
 class ValueColumn(Protocol):
-    """The values of one key for all rows: `codes[row]` indexes `values`, -1 where the key is missing."""
+    """The values of one key for all rows: `codes[row]` indexes `values`, or is `ABSENT` or `UNREAD`."""
 
     @property
     def codes(self) -> npt.NDArray[np.int32]: ...
@@ -95,8 +103,8 @@ class _Condition(Filter):
 
     def mask(self, columns: Mapping[str, ValueColumn]) -> npt.NDArray[np.bool_]:
         column = columns[self.key]
-        # The last place answers for code -1, the missing key.
-        verdicts = np.array([*map(self.test, column.values), self.test(MISSING)], np.bool_)
+        # The last two places answer for the codes UNREAD and ABSENT.
+        verdicts = np.array([*map(self.test, column.values), False, self.test(MISSING)], np.bool_)
         result: npt.NDArray[np.bool_] = verdicts[column.codes]
         return result
 

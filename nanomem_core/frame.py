@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from .chains import ChainView, Standing, read_chains, standing, visible
 from .columns import Columns
-from .errors import NotFoundError
+from .errors import ConflictError
 from .filters import Filter
 from .records import Record, normalize_entity
 from .results import Entry, make_entry
@@ -68,9 +68,7 @@ class Frame:
 
     def of_entity(self, entity: str) -> npt.NDArray[np.bool_]:
         """Mask of the rows whose chain is of `entity`, for whichever user and project."""
-        name = normalize_entity(entity)
-        codes = [code for code, key in enumerate(self.columns.chains) if key.split("\x1f", 1)[0] == name]
-        return np.isin(self.columns.chain, codes)
+        return np.isin(self.columns.chain, self.view.chains_of_entity(self.columns, normalize_entity(entity)))
 
     def chains(self, rows: Iterable[int]) -> dict[int, ChainView]:
         """The visible chains that `rows` belong to."""
@@ -102,13 +100,13 @@ class Frame:
             for row, record in self.records(rows).items()
         }
 
-    def row(self, id: str) -> int:
-        """The row of a live record, visible or not.
+    def row(self, id: str) -> int | None:
+        """The row of a live record, visible or not; None if the scope has no such record.
 
         Raises:
-            NotFoundError: the scope has no such record.
+            ConflictError: the record was written since this frame was made.
         """
         row = self.columns.source.row(id)
-        if row is None or row >= len(self.columns):
-            raise NotFoundError(f"scope {self.columns.scope}: there is no record with the id {id!r}", id=id)
+        if row is not None and row >= len(self.columns):
+            raise ConflictError(f"id {id!r} was written just now; read again and retry", id=id)
         return row

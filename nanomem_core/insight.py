@@ -50,11 +50,13 @@ def find_changes(
     began = where & (columns.valid_from > since) & (columns.valid_from <= last)
     ended = where & (ends > since) & (ends <= last) & (ends < math.inf)
     previous: dict[int, int] = {}
-    touched = np.unique(columns.chain[began])
+    touched = np.unique(columns.chain[began | ended])
     members = where & np.isin(columns.chain, touched[touched >= 0])
     for chain in chain_rows(columns, members):
         rows = chain.rows.tolist()
         previous.update(zip(rows[1:], rows, strict=False))
+        # A value whose successor came first was replaced then; its end is no event any more.
+        ended[chain.rows[:-1]] &= ends[chain.rows[:-1]] < columns.valid_from[chain.rows[1:]]
     found = [
         ChangeRow(float(columns.valid_from[row]), row, "changed" if row in previous else "added", previous.get(row))
         for row in np.flatnonzero(began).tolist()

@@ -183,6 +183,9 @@ def check_record(record: Record) -> Record:
             json.dumps(dict(record.metadata), ensure_ascii=False, allow_nan=False).encode("utf-8")
         except (TypeError, ValueError, RecursionError) as error:
             raise InputError(f"metadata: expected JSON values (`clean_metadata` makes them); {error}") from None
+        for key in ("user_id", "project"):
+            if _SEPARATOR in str(record.metadata.get(key)):
+                raise InputError(f"metadata: {key} can't hold the control character U+001F, which parts chain keys")
     return record
 
 

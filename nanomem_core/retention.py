@@ -13,7 +13,7 @@ from .errors import InputError
 from .frame import Frame
 from .records import Record
 
-__all__ = ["expired_rows", "matching_rows", "superseded_rows"]
+__all__ = ["comes_from", "derived_from", "expired_rows", "matching_rows", "superseded_rows", "text_bytes"]
 
 
 def matching_rows(
@@ -27,13 +27,14 @@ def matching_rows(
 
     Raises:
         InputError: an empty `text_contains` or `source`, which would match everything.
+        ConflictError: one of `ids` was written since `frame` was made.
     """
     for name, value in (("text_contains", text_contains), ("source", source)):
         if value is not None and not value.strip():
             raise InputError(f"{name}: an empty text would match every record; leave the argument out instead")
     rows = np.flatnonzero(frame.allowed)
     if ids is not None:
-        found = (frame.columns.source.row(id) for id in ids)
+        found = map(frame.row, ids)
         rows = np.intersect1d(rows, np.array([row for row in found if row is not None], np.intp))
     if text_exact is None and text_contains is None and source is None:
         return rows
@@ -91,17 +92,16 @@ def expired_rows(frame: Frame, before: float | None, target_bytes: int | None, k
     expired = 0 if before is None else int(np.searchsorted(columns.valid_from[rows], before))
     if target_bytes is None:
         return rows[:expired]
-    freed = sum(map(_size, frame.records(rows[:expired].tolist()).values()))
-    for row in rows[expired:].tolist():
-        if freed >= target_bytes:
-            break
-        freed += sum(map(_size, frame.records([row]).values()))
+    freed = text_bytes(frame, rows[:expired])
+    while freed < target_bytes and expired < len(rows):
+        freed += text_bytes(frame, rows[expired : expired + 1])
         expired += 1
     return rows[:expired]
 
 
-def _size(record: Record) -> int:
-    return len(record.text.encode()) + len(str(dict(record.metadata)).encode())
+def text_bytes(frame: Frame, rows: Rows) -> int:
+    """Bytes of the texts of `rows`, in UTF-8."""
+    return sum(len(record.text.encode()) for record in frame.records(rows.tolist()).values())
 
 
 def derived_from(records: Iterable[Record], ids: Collection[str]) -> list[Record]:

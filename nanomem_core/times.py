@@ -40,7 +40,7 @@ def parse_time(value: TimeLike, name: str = "time") -> float:
     Raises:
         TimeError: `value` has another form or lies outside the years 1 to 9999; the message names `name`.
     """
-    if isinstance(value, bool):
+    if isinstance(value, (bool, bytes, bytearray)):
         raise TimeError(f"{name}: expected {_FORMS}; found {value!r}")
     if isinstance(value, datetime):
         moment = value.replace(tzinfo=UTC) if value.utcoffset() is None else value

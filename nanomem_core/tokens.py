@@ -148,9 +148,8 @@ def fold_text(text: str) -> str:
         folded = text.lower()
     else:
         folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-        folded = unicodedata.normalize("NFD", folded).translate(_plain)
+        folded = _STRAY_JOINER.sub("", unicodedata.normalize("NFD", folded).translate(_plain))
         folded = unicodedata.normalize("NFC", _ACCENTS.sub("", folded))
-        folded = _STRAY_JOINER.sub("", folded)
     return _THOUSANDS.sub("", folded)
 
 

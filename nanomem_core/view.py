@@ -7,8 +7,10 @@ them anew.
 
 from __future__ import annotations
 
+import operator
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ import numpy.typing as npt
 
 from .changes import Vectors
 from .columns import Columns, ColumnSource, Rows
-from .filters import MISSING, Filter, ValueColumn, record_value
+from .filters import ABSENT, MISSING, UNREAD, Filter, record_value
 from .index.exact import VectorTable
 from .index.lexical import LexicalIndex
 from .records import Record
@@ -28,35 +30,39 @@ _BATCH = 4096
 
 
 class _Values:
-    """The values of one key, as codes."""
+    """The values of one key, as codes: a `ValueColumn`. Rows below `upto` were taken over."""
 
     def __init__(self) -> None:
-        self._codes: list[int] = []
-        self._numbers: dict[tuple[type, str], int] = {}
         self.values: list[Any] = []
-        self._array = np.empty(0, np.int32)
+        self.codes = np.empty(0, np.int32)
+        self.upto = 0
+        self._numbers: dict[tuple[type, str], int] = {}
 
-    def set(self, row: int, value: Any) -> None:
-        self._codes.extend([-1] * (row + 1 - len(self._codes)))
+    def extend(self, count: int, found: Iterable[tuple[int, Any]]) -> None:
+        """Take over the rows up to `count`; `found` gives the values of those that could be read."""
+        if count > len(self.codes):
+            grown = np.full(max(count, len(self.codes) * 3 // 2), UNREAD, np.int32)
+            grown[: self.upto] = self.codes[: self.upto]
+            self.codes = grown
+        for row, value in found:
+            if row >= self.upto:
+                self.codes[row] = self._number(value)
+        self.upto = max(self.upto, count)
+
+    def _number(self, value: Any) -> int:
         if value is MISSING:
-            return
+            return ABSENT
         key = (type(value), repr(value))
         if key not in self._numbers:
             self._numbers[key] = len(self.values)
             self.values.append(value)
-        self._codes[row] = self._numbers[key]
-
-    def column(self, count: int) -> ValueColumn:
-        if len(self._array) != count:
-            self._codes.extend([-1] * (count - len(self._codes)))
-            self._array = np.array(self._codes[:count], np.int32)
-        return _Column(self._array, self.values)
+        return self._numbers[key]
 
 
+@dataclass(frozen=True, slots=True)
 class _Column:
-    def __init__(self, codes: npt.NDArray[np.int32], values: Sequence[Any]) -> None:
-        self.codes = codes
-        self.values = values
+    codes: npt.NDArray[np.int32]
+    values: Sequence[Any]
 
 
 class View:
@@ -80,16 +86,19 @@ class View:
         self._lexical: LexicalIndex | None = None
         self._lexical_upto = 0
         self._values: dict[str, _Values] = {}
-        self._values_upto: dict[str, int] = {}
-        self._named: dict[str, tuple[list[int], int]] = {}
+        self._chains: dict[str, list[int]] = {}
+        self._chains_upto = 0
+        self._entities: list[str] = []
+        self._alike: dict[str, tuple[list[str], int]] = {}
 
     def _follow(self, columns: Columns) -> None:
         if columns.source is not self._source:
             self._source = columns.source
             self._vectors, self._vectors_upto = None, 0
             self._lexical, self._lexical_upto = None, 0
-            self._values, self._values_upto = {}, {}
-            self._named = {}
+            self._values = {}
+            self._chains, self._chains_upto = {}, 0
+            self._entities, self._alike = [], {}
 
     def vectors(self, columns: Columns) -> VectorTable:
         """The vectors of all rows that were live when they were first asked for."""
@@ -101,11 +110,13 @@ class View:
                 if self._embed is None:
                     matrix, owners = columns.source.vectors(rows)
                 else:
-                    found = _records(columns.source, rows)
+                    found = [(row, record) for row, record in _records(columns.source, rows) if record.text]
                     matrices = self._embed([record for _, record in found])
                     owners = np.repeat([row for row, _ in found], [len(m) for m in matrices]).astype(np.intp)
                     matrix = np.concatenate(matrices) if matrices else np.empty((0, self._dim()), np.float32)
                 self._vectors.append(matrix, owners)
+                # Told at once: if the embedder fails in a later batch, this one must not be added again.
+                self._vectors_upto = int(rows[-1]) + 1
             self._vectors_upto = max(self._vectors_upto, len(columns))
             return self._vectors
 
@@ -130,33 +141,46 @@ class View:
             scores: npt.NDArray[np.float32] = self._lexical.scores(question, inside)[: len(where)]
             return scores
 
-    def chains_of_entity(self, columns: Columns, entity: str, same: Callable[[str, str], bool]) -> list[int]:
-        """Codes of the chains whose entity means the same as `entity`; each chain is compared once."""
+    def chains_of_entity(
+        self, columns: Columns, entity: str, same: Callable[[str, str], bool] = operator.eq
+    ) -> list[int]:
+        """Codes of the chains of `entity`, whatever the user and project.
+
+        With `same`, which tells whether two names mean one attribute, those of all its names; it is asked once for each
+        pair of names.
+        """
         with self._lock:
             self._follow(columns)
-            codes, upto = self._named.get(entity, ([], 0))
-            chains = columns.chains[upto:]
-            codes = codes + [upto + i for i, key in enumerate(chains) if same(entity, key.split("\x1f", 1)[0])]
-            self._named[entity] = (codes, upto + len(chains))
-            return codes
+            for key in columns.chains[self._chains_upto :]:
+                name = key.split("\x1f", 1)[0]
+                if name not in self._chains:
+                    self._entities.append(name)
+                self._chains.setdefault(name, []).append(self._chains_upto)
+                self._chains_upto += 1
+            names = [entity]
+            if same is not operator.eq:
+                names, upto = self._alike.get(entity, ([], 0))
+                names = names + [name for name in self._entities[upto:] if same(entity, name)]
+                self._alike[entity] = (names, len(self._entities))
+            return [code for name in names for code in self._chains.get(name, ())]
 
     def filter_mask(self, columns: Columns, filter: Filter) -> npt.NDArray[np.bool_]:
-        """True for each row whose record passes `filter`."""
+        """True for each row whose record passes `filter`; False for rows that could not be read."""
+        count = len(columns)
         with self._lock:
             self._follow(columns)
-            keys = set(filter.names())
-            first = min((self._values_upto.get(key, 0) for key in keys), default=0)
-            for rows in _batches(columns, first):
-                for row, record in _records(columns.source, rows):
-                    for key in keys:
-                        if row >= self._values_upto.get(key, 0):
-                            self._values.setdefault(key, _Values()).set(row, record_value(record, key))
-            for key in keys:
-                self._values_upto[key] = max(self._values_upto.get(key, 0), len(columns))
-            held: Mapping[str, ValueColumn] = {
-                key: self._values.setdefault(key, _Values()).column(len(columns)) for key in keys
-            }
-            return filter.mask(held)
+            held = {key: self._values.setdefault(key, _Values()) for key in filter.names()}
+            for start in range(min(values.upto for values in held.values()), count, _BATCH):
+                found = _records(columns.source, _live(columns, start))
+                for key, values in held.items():
+                    values.extend(
+                        min(start + _BATCH, count), ((row, record_value(record, key)) for row, record in found)
+                    )
+            seen = {key: _Column(values.codes[:count], values.values) for key, values in held.items()}
+            mask = filter.mask(seen)
+            for column in seen.values():
+                mask &= column.codes != UNREAD
+            return mask
 
 
 def _batches(columns: Columns, first: int) -> Iterable[Rows]:

@@ -1,11 +1,9 @@
 """The package as a whole: what it exports, what importing it does, and what its wheel holds."""
 
 from __future__ import annotations
-import __future__
 
 import ast
 import importlib
-import inspect
 import json
 import os
 import subprocess
@@ -18,9 +16,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = (ROOT / "nanomem_core", ROOT / "plugins" / "nanomem_plugins")
-FILES = sorted(path.relative_to(source.parent) for source in SOURCES for path in source.rglob("*.py"))
-PACKAGES = sorted(".".join(path.parent.parts) for path in FILES if path.name == "__init__.py")
-MODULES = PACKAGES + [".".join(path.with_suffix("").parts) for path in FILES if not path.name.startswith("__")]
+FILES = {path.relative_to(source.parent): path for source in SOURCES for path in sorted(source.rglob("*.py"))}
+PACKAGES = {".".join(path.parent.parts): file for path, file in FILES.items() if path.name == "__init__.py"}
+MODULES = [*PACKAGES, *(".".join(path.with_suffix("").parts) for path in FILES if not path.name.startswith("__"))]
 
 
 def _export_order(name: str) -> tuple[int, str]:
@@ -36,26 +34,18 @@ def test_what_a_module_exports_is_there_and_sorted(name: str) -> None:
     assert [export for export in exports if not hasattr(module, export)] == []
 
 
-def _only_imports(package: str) -> bool:
-    """True for a package whose __init__ does nothing but gather names from its modules."""
-    source = (SOURCES[0].parent if package.startswith("nanomem_core") else SOURCES[1].parent).joinpath(
-        *package.split("."), "__init__.py"
-    )
-    body = ast.parse(source.read_text(encoding="utf-8")).body
-    return any(isinstance(node, ast.ImportFrom) for node in body) and not any(
-        isinstance(node, (ast.FunctionDef, ast.ClassDef)) for node in body
-    )
+def _gathered(package: str) -> set[str]:
+    """What a package that defines nothing itself takes from its own modules."""
+    body = ast.parse(PACKAGES[package].read_text(encoding="utf-8")).body
+    if any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in body):
+        return set()
+    imports = [node for node in body if isinstance(node, ast.ImportFrom) and node.level]
+    return {alias.asname or alias.name for node in imports for alias in node.names}
 
 
-@pytest.mark.parametrize("name", [name for name in PACKAGES if _only_imports(name)])
+@pytest.mark.parametrize("name", [name for name in PACKAGES if _gathered(name)])
 def test_a_package_that_gathers_names_exports_all_of_them(name: str) -> None:
-    module = importlib.import_module(name)
-    gathered = {
-        key
-        for key, value in vars(module).items()
-        if not key.startswith("_") and not inspect.ismodule(value) and not isinstance(value, __future__._Feature)
-    }
-    assert gathered == set(module.__all__)
+    assert _gathered(name) == set(importlib.import_module(name).__all__)
 
 
 def test_every_folder_with_modules_is_a_package() -> None:

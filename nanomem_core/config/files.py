@@ -65,10 +65,12 @@ def _values(
     loader: yaml.SafeLoader, node: yaml.Node, keys: tuple[str, ...], path: Path
 ) -> Iterator[tuple[tuple[str, ...], tuple[Any, str]]]:
     place = _place(path, node.start_mark)
-    if not isinstance(node, yaml.MappingNode):
-        if not keys:
-            raise ConfigError(f"{place}: expected a mapping of settings; found {node.value!r}", source=place)
-        yield keys, (loader.construct_object(node, deep=True), place)
+    if not (isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map"):
+        value = loader.construct_object(node, deep=True)
+        if keys:
+            yield keys, (value, place)
+        elif value is not None:
+            raise ConfigError(f"{place}: expected a mapping of settings; found {value!r}", source=place)
         return
     seen: list[object] = []
     for key_node, _ in node.value:
@@ -80,11 +82,10 @@ def _values(
             )
         seen.append(key)
     loader.flatten_mapping(node)
-    # An empty mapping is a value of an option; of a whole group it sets nothing.
     if len(keys) > 1 and not node.value:
         yield keys, ({}, place)
     for key_node, value_node in node.value:
-        key = loader.construct_object(key_node)
+        key = loader.construct_object(key_node, deep=True)
         if not isinstance(key, str):
             raise ConfigError(
                 f"{_place(path, key_node.start_mark)}: expected a text as a key; found {key!r}, put it in quotes",

@@ -16,7 +16,7 @@ from ..hints import did_you_mean, first_problem
 from .files import CONFIG_VARIABLE, PROJECT_FILE, read_settings_file, user_file
 from .model import COMPONENTS, Settings
 
-__all__ = ["PRECEDENCE", "LoadedSettings", "load_settings", "settings_files"]
+__all__ = ["PRECEDENCE", "LoadedSettings", "flatten", "load_settings", "settings_files"]
 
 ENVIRONMENT_PREFIX = "NANOMEM_"
 
@@ -107,11 +107,11 @@ def settings_files(
 
 
 def _arguments(request: _Request) -> Values:
-    return dict(_flat(request.arguments, "call argument"))
+    return {keys: (value, "call argument") for keys, value in flatten(request.arguments)}
 
 
 def _command_line(request: _Request) -> Values:
-    return dict(_flat(request.command_line, "command line"))
+    return {keys: (value, "command line") for keys, value in flatten(request.command_line)}
 
 
 def _environment(request: _Request) -> Values:
@@ -147,7 +147,7 @@ def _file(path: Path | None, required: bool) -> Values:
 
 
 def _defaults(request: _Request) -> Values:
-    return dict(_flat(Settings().model_dump(), "default"))
+    return {keys: (value, "default") for keys, value in flatten(Settings().model_dump())}
 
 
 PRECEDENCE: tuple[Callable[[_Request], Values], ...] = (
@@ -161,13 +161,16 @@ PRECEDENCE: tuple[Callable[[_Request], Values], ...] = (
 """The sources; an earlier one counts before a later one."""
 
 
-def _flat(tree: Mapping[str, Any], origin: str, above: Keys = ()) -> Iterator[tuple[Keys, tuple[Any, str]]]:
+def flatten(tree: Mapping[str, Any], above: Keys = ()) -> Iterator[tuple[Keys, Any]]:
+    """Every value in nested mappings by its keys from the outside in.
+
+    An empty mapping is a value of an option; of a whole group it sets nothing.
+    """
     for name, value in tree.items():
-        keys = (*above, name)
         if isinstance(value, Mapping) and (value or not above):
-            yield from _flat(value, origin, keys)
+            yield from flatten(value, (*above, name))
         else:
-            yield keys, (value, origin)
+            yield (*above, name), value
 
 
 def _nested(values: Values) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def write_all(descriptor: int, data: bytes | bytearray | memoryview, offset: int
     Raises:
         OSError: as `os` raised it; a part of the data may have been written.
     """
-    rest = memoryview(data).cast("B")
+    rest = memoryview(data)
     if offset is not None and not hasattr(os, "pwrite"):
         os.lseek(descriptor, offset, os.SEEK_SET)
         offset = None

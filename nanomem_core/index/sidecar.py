@@ -41,6 +41,7 @@ class VectorSidecar:
         digest = hashlib.blake2b(f"{space.embedder}\n{space.dim}".encode(), digest_size=8).hexdigest()
         self._path = None if folder is None else folder / f"vectors-{digest}.bin"
         self._dim = space.dim
+        self._header = _HEADER.pack(_MAGIC, space.dim, 0)
         self._entry = np.dtype(
             [("key", "V16"), ("crc", "<u4"), ("zero", "<u4"), ("vector", "<f4", (space.dim,))], align=False
         )
@@ -51,7 +52,7 @@ class VectorSidecar:
         """`encode`, called only for texts whose vector isn't remembered."""
 
         def remembered(texts: Sequence[str]) -> Vectors:
-            keys = [hashlib.blake2b(text.encode(), digest_size=16).digest() for text in texts]
+            keys = [_key(text) for text in texts]
             with self._lock:
                 known = self._load()
                 missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
@@ -64,12 +65,19 @@ class VectorSidecar:
 
         return remembered
 
+    def knows(self, texts: Sequence[str]) -> bool:
+        """True if the vectors of all `texts` are remembered."""
+        with self._lock:
+            known = self._load()
+        return all(_key(text) in known for text in texts)
+
     def clear(self) -> None:
-        """Forget everything, in the file too, so that nothing derived from an erased text is left."""
+        """Forget everything, in the files of all spaces too, so that nothing derived from an erased text is left."""
         with self._lock:
             self._vectors = None
             if self._path is not None:
-                atomic.remove(self._path)
+                for path in self._path.parent.glob("vectors-*.bin"):
+                    atomic.remove(path)
 
     def _load(self) -> dict[bytes, npt.NDArray[np.float32]]:
         if self._vectors is None:
@@ -78,7 +86,7 @@ class VectorSidecar:
         return self._vectors
 
     def _parse(self, data: bytes) -> dict[bytes, npt.NDArray[np.float32]]:
-        if data[: _HEADER.size] != _HEADER.pack(_MAGIC, self._dim, 0):
+        if data[: _HEADER.size] != self._header:
             return {}
         count = (len(data) - _HEADER.size) // self._entry.itemsize
         entries = np.frombuffer(data, self._entry, count, _HEADER.size)
@@ -100,13 +108,16 @@ class VectorSidecar:
             binary = getattr(os, "O_BINARY", 0)
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | binary, 0o600)
             try:
-                size = os.lseek(descriptor, 0, os.SEEK_END)
-                if size < _HEADER.size:
+                if os.read(descriptor, _HEADER.size) != self._header:
                     os.ftruncate(descriptor, 0)
-                    atomic.write_all(descriptor, _HEADER.pack(_MAGIC, self._dim, 0), 0)
-                    size = _HEADER.size
+                    atomic.write_all(descriptor, self._header, 0)
+                size = os.lseek(descriptor, 0, os.SEEK_END)
                 # A write that was cut off leaves part of an entry, which the next one replaces.
                 whole = size - (size - _HEADER.size) % self._entry.itemsize
                 atomic.write_all(descriptor, entries.tobytes(), whole)
             finally:
                 os.close(descriptor)
+
+
+def _key(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()

@@ -28,7 +28,7 @@ class Embedder(Component):
 
     `encode` need not normalise: core checks the result (rows, width, finite, not zero) and scales it to unit length.
     The same text must always give the same vector; whatever changes the vectors must change `id`, since vectors with
-    different ids are never compared.
+    different ids are never compared. Prove it with `nanomem_core.testing.EmbedderContract`.
     """
 
     @property

@@ -43,6 +43,8 @@ class Generator(Component):
 
             def complete(self, messages, *, temperature=0.0, max_tokens=None, schema=None):
                 return Completion(messages[-1]["content"])
+
+    Prove it with `nanomem_core.testing.GeneratorContract`.
     """
 
     @abstractmethod

@@ -23,6 +23,8 @@ class Segmenter(Component):
 
             def split(self, messages, generator=None):
                 return [[i, i + 1] for i in range(0, len(messages), 2)]
+
+    Prove it with `nanomem_core.testing.SegmenterContract`.
     """
 
     def due(self, messages: Sequence[Record]) -> str | None:

@@ -77,11 +77,11 @@ class Storage(Component):
             name = "dict"
 
             def __init__(self) -> None:
-                self._data: dict[Scope, tuple[int, dict[str, Record]]] = {}
-                self._lock = threading.RLock()
+                self._data = {}  # a head and the records by id, for each scope
+                self._lock = threading.Lock()
 
             def scopes(self):
-                return list(self._data)
+                return [scope for scope, (head, records) in list(self._data.items()) if records]
 
             def head(self, scope):
                 return self._data.get(scope, (0, {}))[0]
@@ -100,12 +100,31 @@ class Storage(Component):
             @contextmanager
             def transaction(self, scope):
                 with self._lock:
-                    yield DictTransaction(self, scope)
+                    yield DictTransaction(self._data, scope)
+
+        class DictTransaction:
+            def __init__(self, data, scope):
+                self._data, self._scope = data, scope
+                self.head, self._records = data.get(scope, (0, {}))
+
+            def get(self, id):
+                return self._records.get(id)
+
+            def tip(self, chain):
+                return max((r.revision for r in self._records.values() if r.chain == chain), default=0)
+
+            def apply(self, plan):
+                records = {id: record for id, record in self._records.items() if id not in plan.deletes}
+                records.update((put.record.id, put.record) for put in plan.puts)
+                self._data[self._scope] = (plan.head, records)
 
     and is offered by a plugin's ``pyproject.toml``::
 
         [project.entry-points."nanomem.plugins"]
         dict = "nanomem_dict"
+
+    After `close` every call raises `ClosedError`; the store above leaves that out, `nanomem_core.testing.DictStorage`
+    does not.
 
     Common mistakes: returning from a transaction before the data is durable; reading outside the lock what `apply`
     depends on; counting `head` per process; following symbolic links on delete; matching scopes by prefix.
@@ -130,7 +149,10 @@ class Storage(Component):
 
     @abstractmethod
     def scan(self, scope: Scope, kind: str | None = None) -> Iterator[Record]:
-        """The records of `scope` (of one kind) at one head, in the order in which their ids were first written."""
+        """The records of `scope` (of one kind) at one head, in the order in which their ids were first written.
+
+        Writing a record again keeps its place; an id that was deleted and comes back in a later commit is new.
+        """
 
     @abstractmethod
     def transaction(self, scope: Scope) -> AbstractContextManager[Transaction]:

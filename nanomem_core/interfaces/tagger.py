@@ -22,6 +22,8 @@ class Tagger(Component):
 
             def tag(self, text, *, previous=None, generator=None):
                 return "favorite_colour" if "colour" in text else None
+
+    Prove it with `nanomem_core.testing.TaggerContract`.
     """
 
     @abstractmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,23 +12,37 @@ import numpy as np
 
 from ..changes import Change, Delete, Put, Vectors
 from ..columns import Rows
-from ..errors import ClosedError, ConflictError
+from ..errors import ClosedError, ConflictError, InputError
 from ..filters import parse_filter
 from ..frame import Frame
 from ..index.sidecar import VectorSidecar
 from ..interfaces import Embedder, Storage, Tagger, VectorSpace
 from ..pipeline.chunking import passages
 from ..pipeline.search import Mode
-from ..records import Record, Scope
+from ..records import KINDS, Record, Scope
 from ..registry.manager import PluginManager
 from ..times import Clock, TimeLike, parse_time, system_clock
 from ..tokens import Tokenizer
 from ..view import View
 
-__all__ = ["MemoryBase"]
+__all__ = ["ATTEMPTS", "MemoryBase"]
 
 ATTEMPTS = 3
 _EMBED_BATCH = 256
+
+
+@dataclass(slots=True)
+class _Pending:
+    """What a batch will commit to one scope."""
+
+    changes: list[Change] = field(default_factory=list)
+    expect_head: int | None = None
+
+    def add(self, changes: Sequence[Change], expect_head: int | None) -> None:
+        self.changes += changes
+        # What was computed first saw the oldest head.
+        if self.expect_head is None:
+            self.expect_head = expect_head
 
 
 class MemoryBase:
@@ -62,7 +76,6 @@ class MemoryBase:
         self._lock = threading.Lock()
         self._views: dict[Scope, View] = {}
         self._sidecar: VectorSidecar | None = None
-        self._adopted = False
         self._batch = threading.local()
         self._last_entity: dict[tuple[Scope, str], str] = {}
         self._closed = False
@@ -98,6 +111,10 @@ class MemoryBase:
         if self._closed:
             raise ClosedError("the memory is closed; open it again to go on")
 
+    def _refuse_in_batch(self, method: str) -> None:
+        if getattr(self._batch, "pending", None) is not None:
+            raise InputError(f"{method} rewrites files at once, so it can't be part of a batch; call it outside")
+
     def _scope(self, user: str | None, agent: str | None) -> Scope:
         self._check_open()
         if user is None and agent is None:
@@ -116,6 +133,8 @@ class MemoryBase:
         known_at: TimeLike | None = None,
     ) -> Frame:
         scope = self._scope(user, agent)
+        if kind is not None and kind not in KINDS:
+            raise InputError(f"kind: expected one of {', '.join(KINDS)}, or None for all; found {kind!r}")
         return Frame(
             self.storage.columns(scope),
             self._view(scope),
@@ -126,6 +145,15 @@ class MemoryBase:
             None if as_of is None else parse_time(as_of, "as_of"),
             None if known_at is None else parse_time(known_at, "known_at"),
         )
+
+    def _frame_of(self, id: str, **options: Any) -> tuple[Frame, int | None]:
+        """A frame, and the row of `id` in it; None if there is no such record any more."""
+        while True:
+            frame = self._frame(**options)
+            try:
+                return frame, frame.row(id)
+            except ConflictError:
+                continue
 
     def _view(self, scope: Scope) -> View:
         with self._lock:
@@ -144,11 +172,15 @@ class MemoryBase:
     ) -> None:
         """The one way to write: hooks see the changes, texts are embedded, the store commits, hooks are told."""
         self._check_open()
-        batch = getattr(self._batch, "changes", None)
-        if batch is not None and expect_head is None:
-            batch.setdefault(scope, []).extend(changes)
+        batch: dict[Scope, _Pending] | None = getattr(self._batch, "pending", None)
+        if batch is not None:
+            batch.setdefault(scope, _Pending()).add(changes, expect_head)
             return
-        changes = self.plugins.before_commit(scope, list(changes))
+        texts = {c.record.id: c.record.text for c in changes if isinstance(c, Put)}
+        changes = [
+            replace(c, vectors=None) if isinstance(c, Put) and texts.get(c.record.id) != c.record.text else c
+            for c in self.plugins.before_commit(scope, list(changes))
+        ]
         if self.storage.keeps_vectors:
             changes = self._with_vectors(changes, progress)
         commit = self.storage.commit(scope, changes, expect_head)
@@ -159,11 +191,10 @@ class MemoryBase:
         """Commit what `compute` makes of the present state; computed anew when somebody else wrote meanwhile."""
         for attempt in range(ATTEMPTS):
             frame = self._frame(user=scope.user, agent=scope.agent, **options)
-            changes = compute(frame)
-            if not changes:
-                return
             try:
-                self._commit(scope, changes, expect_head=frame.columns.head)
+                changes = compute(frame)
+                if changes:
+                    self._commit(scope, changes, expect_head=frame.columns.head)
             except ConflictError:
                 if attempt == ATTEMPTS - 1:
                     raise
@@ -176,14 +207,28 @@ class MemoryBase:
             if record is None or record.kind == "purged":
                 return False
             wanted = record.version if expect is None else expect
+            changed = change(record)
+            vectors = self._kept_vectors(scope, record) if changed.text == record.text else None
             try:
-                self._commit(scope, [Put(change(record), expect=wanted)])
+                self._commit(scope, [Put(changed, expect=wanted, vectors=vectors)])
             except ConflictError:
                 if expect is not None or attempt == ATTEMPTS - 1:
                     raise
             else:
                 return True
         raise AssertionError("unreachable")
+
+    def _kept_vectors(self, scope: Scope, record: Record) -> Vectors | None:
+        """The vectors that the store has for `record` as it is, None where it keeps none or wrote it since."""
+        if not self.storage.keeps_vectors or not record.text:
+            return None
+        self._adopt()
+        source = self.storage.columns(scope).source
+        row = source.row(record.id)
+        if row is None or source.records(np.array([row], np.intp)) != [record]:
+            return None
+        vectors, _ = source.vectors(np.array([row], np.intp))
+        return vectors if len(vectors) else None
 
     def _remove(self, choose: Callable[[Frame], Rows], *, dry_run: bool = False, **options: Any) -> list[str]:
         """Delete the rows that `choose` names, on the newest head; returns their ids."""
@@ -200,9 +245,11 @@ class MemoryBase:
 
     def _adopt(self) -> None:
         """Make sure that the store's vectors and the embedder's are of one space, before anything is compared."""
-        if not self._adopted and self.storage.keeps_vectors:
-            self.storage.adopt(VectorSpace(self.embedder.id, self.embedder.dim))
-            self._adopted = True
+        if self.storage.keeps_vectors:
+            space = VectorSpace(self.embedder.id, self.embedder.dim)
+            # Asked each time: another process may have put in the vectors of another embedder since.
+            if self.storage.space != space:
+                self.storage.adopt(space)
 
     def _with_vectors(self, changes: Sequence[Change], progress: Callable[[int, int], None] | None) -> list[Change]:
         missing = [c for c in changes if isinstance(c, Put) and c.vectors is None and c.record.text]

@@ -11,12 +11,16 @@ import numpy as np
 from ..changes import Change, Delete, Put
 from ..errors import InputError, NanomemError
 from ..interfaces import VectorSpace
+from ..pipeline.chunking import passages
 from ..pipeline.readers import Section, SourceFile, read_file
 from ..pipeline.walk import walk
-from ..records import Record, Scope, clean_metadata
+from ..records import Record, clean_metadata
 from .transfer import Parcel, Transfer
 
 __all__ = ["Ingesting", "SectionMetadata"]
+
+_BATCH = 256
+"""Records that are embedded between two reports of progress."""
 
 SectionMetadata = Mapping[str, Any] | Callable[[str, int, int], Mapping[str, Any]]
 """Metadata for the sections of a file: one mapping, or a function of (text, start line, end line)."""
@@ -175,8 +179,12 @@ class Ingesting(Transfer):
         return count
 
     def _refill(self, progress: Callable[[int, int], None]) -> int:
-        scopes: Sequence[Scope] = self.storage.scopes()
-        for number, scope in enumerate(scopes):
-            self._view(scope).vectors(self.storage.columns(scope))
-            progress(number + 1, len(scopes))
-        return sum(len(self._frame(user=scope.user, agent=scope.agent, kind=None).columns) for scope in scopes)
+        """Fill the sidecar; it keeps the vectors of each embedder apart, so there are none to replace."""
+        held = self._derived_vectors()
+        records = [record for scope in self.storage.scopes() for record in self.storage.scan(scope) if record.text]
+        fresh = [record for record in records if not held.knows(passages(record.text))]
+        done = len(records) - len(fresh)
+        for start in range(0, len(fresh), _BATCH):
+            self._embed(fresh[start : start + _BATCH])
+            progress(done + min(start + _BATCH, len(fresh)), len(records))
+        return len(fresh)

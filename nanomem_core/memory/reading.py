@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from ..chains import Standing, chain_rows
-from ..errors import InputError
+from ..errors import InputError, NotFoundError
 from ..frame import Frame
 from ..insight import find_changes, split_chain, staleness_rows, volatility_rows
 from ..pipeline.search import Mode, SearchRequest, search
-from ..records import normalize_entity
+from ..records import clean_text, normalize_entity
 from ..results import Entry, SearchResults, make_entry, staleness_label
 from ..times import TimeLike, parse_time
 from .base import MemoryBase
@@ -35,13 +35,9 @@ class Reading(MemoryBase):
         if record is None or record.kind == "purged":
             return None
         if record.chain is None and record.valid_to is None:
-            frame = None
-        else:
-            frame = self._frame(user=user, agent=agent, kind=record.kind)
-            row = frame.columns.source.row(id)
-            if row is not None and row < len(frame.columns):
-                return make_entry(record, frame.standing(row, frame.chains([row])))
-        return make_entry(record, _UNKNOWN)
+            return make_entry(record, _UNKNOWN)
+        frame, row = self._frame_of(id, user=user, agent=agent, kind=record.kind)
+        return None if row is None else make_entry(record, frame.standing(row, frame.chains([row])))
 
     def exists(self, id: str, *, user: str | None = None, agent: str | None = None) -> bool:
         """True if there is a record with that id."""
@@ -78,7 +74,7 @@ class Reading(MemoryBase):
                 ``newest``, ``latest`` and ``now`` ask for the newest value, ``previous`` for the one before it,
                 ``oldest`` and ``historical`` for the first.
             decompose: divide a text that asks several things, and answer each.
-            mode: ``vector``, ``text`` (BM25), or ``hybrid`` (both, by reciprocal rank fusion).
+            mode: ``vector``, ``text`` (BM25), or ``hybrid`` (a weighted sum of both).
             kind: which records: ``fact``, ``episode``, ``message``, ``summary``, or None for all.
 
         Raises:
@@ -104,7 +100,7 @@ class Reading(MemoryBase):
         if mode != "text" and query.strip():
             self._adopt()
         request = SearchRequest(
-            query,
+            clean_text(query),
             self.embedder.embed_query,
             lambda question: [
                 normalize_entity(intent) for tagger in self.taggers for intent in tagger.intents(question)
@@ -140,33 +136,37 @@ class Reading(MemoryBase):
             NotFoundError: there is no record with that `id`.
             InputError: not exactly one way to name the fact, or `entity` names the chains of several users.
         """
-        options: dict[str, Any] = {"filter": filter, "as_of": as_of, "known_at": known_at, "user": user, "agent": agent}
-        if id is not None:
+        options: dict[str, Any] = {"as_of": as_of, "known_at": known_at, "user": user, "agent": agent}
+        kind: str = "fact"
+        if id is None:
+            id = self._find_fact(self._frame(entity=entity, filter=filter, **options), query, entity, min_score, mode)
+            if id is None:
+                return []
+        else:
             if query is not None or entity is not None:
                 raise InputError("history: give one of query, id and entity")
             record = self.storage.get(self._scope(user, agent), id)
-            if record is not None and record.kind == "purged":
+            if record is None:
+                raise NotFoundError(f"scope {self._scope(user, agent)}: there is no record with the id {id!r}", id=id)
+            if record.kind == "purged":
                 return [make_entry(record, _PURGED)]
-            frame = self._frame(kind=None if record is None else record.kind, **options)
-            anchor: int | None = frame.row(id)
-        else:
-            frame = self._frame(entity=entity, **options)
-            anchor = self._find_fact(frame, query, entity, min_score, mode)
+            kind = record.kind
+        frame, anchor = self._frame_of(id, kind=kind, **options)
         if anchor is None or not frame.visible[anchor]:
             return []
         chains = frame.chains([anchor])
         rows = [anchor] if not chains else next(iter(chains.values())).rows.tolist()
         if max_len is not None:
-            rows = rows[len(rows) - max_len :] if max_len > 0 else []
+            rows = rows[-max_len:] if max_len > 0 else []
         return list(frame.entries(rows).values())
 
     def _find_fact(
         self, frame: Frame, query: str | None, entity: str | None, min_score: float, mode: Mode | None
-    ) -> int | None:
-        """A row of the fact that is asked for, or None."""
+    ) -> str | None:
+        """The id of a value of the fact that is asked for, or None."""
         if query is not None and query.strip():
             found = self._search(frame, query, top_k=1, mode=mode, min_score=min_score, decompose=False)
-            return frame.row(found[0]["id"]) if found else None
+            return str(found[0]["id"]) if found else None
         if entity is None:
             raise InputError("history: give one of query, id and entity")
         chains = chain_rows(frame.columns, frame.allowed)
@@ -176,7 +176,7 @@ class Reading(MemoryBase):
                 f"history: {len(chains)} chains have the entity {entity!r} (user_id / project: "
                 f"{', '.join(names[:5])}); add a filter on user_id or project"
             )
-        return int(chains[0].rows[-1]) if chains else None
+        return frame.columns.source.ids(chains[0].rows[-1:])[0] if chains else None
 
     def changes(
         self,
@@ -321,8 +321,8 @@ class Reading(MemoryBase):
         frame = self._frame(
             user=user, agent=agent, kind=kind, filter=filter, entity=entity, as_of=as_of, known_at=known_at
         )
-        rows = np.flatnonzero(frame.allowed)[offset:]
-        return list(frame.entries((rows if limit is None else rows[:limit]).tolist()).values())
+        rows = np.flatnonzero(frame.allowed)[max(offset, 0) :]
+        return list(frame.entries((rows if limit is None else rows[: max(limit, 0)]).tolist()).values())
 
     def stats(self) -> dict[str, Any]:
         """Facts about the memory and its store, as JSON types."""

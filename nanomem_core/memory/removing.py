@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from .. import retention
-from ..changes import Change, Put
+from ..changes import Change, Delete, Put
 from ..columns import Rows
-from ..errors import InputError
+from ..errors import ConflictError, InputError
 from ..frame import Frame
-from ..records import Kind, Record
+from ..records import Kind, Record, Scope
 from ..results import SearchResults
+from .base import ATTEMPTS
 from .writing import Writing
 
 __all__ = ["FORGET_FLOOR", "Removing"]
@@ -51,12 +52,28 @@ class Removing(Writing):
             raise InputError("where: an empty filter would match every record; leave the argument out instead")
         if wanted is None and text_exact is None and text_contains is None and where is None and source is None:
             return 0
-        any_kind = None if wanted is not None else kind
+        if wanted is not None and text_exact is None and text_contains is None and where is None and source is None:
+            return self._delete_ids(self._scope(user, agent), wanted)
 
         def choose(frame: Frame) -> Rows:
             return retention.matching_rows(frame, wanted, text_exact, text_contains, source)
 
+        any_kind = None if wanted is not None else kind
         return len(self._remove(choose, kind=any_kind, filter=where, user=user, agent=agent))
+
+    def _delete_ids(self, scope: Scope, ids: Collection[str]) -> int:
+        for attempt in range(ATTEMPTS):
+            found = [self.storage.get(scope, id) for id in ids]
+            gone = [Delete(r.id, expect=r.version) for r in found if r is not None and r.kind != "purged"]
+            try:
+                if gone:
+                    self._commit(scope, gone)
+            except ConflictError:
+                if attempt == ATTEMPTS - 1:
+                    raise
+            else:
+                break
+        return len(gone)
 
     def forget(
         self,
@@ -74,16 +91,9 @@ class Removing(Writing):
 
         Only hits with a cosine of at least `min_score` count, and only those very records are removed.
         """
-        found = self.search(
-            query,
-            top_k=top_k,
-            min_score=min_score,
-            mode="vector",
-            decompose=False,
-            filter=filter,
-            entity=entity,
-            user=user,
-            agent=agent,
+        frame = self._frame(user=user, agent=agent, filter=filter, entity=entity)
+        found = self._search(
+            frame, query, top_k=top_k, min_score=min_score, mode="vector", decompose=False, by_chain=False
         )
         if found and not dry_run:
             self.delete(ids=[hit["id"] for hit in found], user=user, agent=agent)
@@ -134,17 +144,19 @@ class Removing(Writing):
         """
         if target_freed_bytes is None and older_than_days is None:
             raise InputError("prune: give target_freed_bytes, older_than_days, or both")
+        self._refuse_in_batch("prune")
         before = self._cutoff(older_than_days)
-        sizes: list[int] = []
+        size = 0
 
         def choose(frame: Frame) -> Rows:
+            nonlocal size
             rows = retention.expired_rows(frame, before, target_freed_bytes, keep_current)
-            sizes[:] = [len(record.text.encode()) for record in frame.records(rows.tolist()).values()]
+            size = retention.text_bytes(frame, rows)
             return rows
 
         ids = self._remove(choose, filter=filter, user=user, agent=agent, dry_run=dry_run)
         if dry_run:
-            return sum(sizes)
+            return size
         return self.compact() if ids else 0
 
     def purge(self, id: str | Sequence[str], *, user: str | None = None, agent: str | None = None) -> list[str]:
@@ -155,11 +167,12 @@ class Removing(Writing):
         names one of the erased ids (episodes and summaries made from it).
         """
         scope = self._scope(user, agent)
+        self._refuse_in_batch("purge")
         erased: list[str] = []
 
         def changes(frame: Frame) -> list[Change]:
             source, columns = frame.columns.source, frame.columns
-            rows = [row for one in _id_set(id, None) or () if (row := source.row(one)) is not None]
+            rows = [row for one in _id_set(id, None) or () if (row := frame.row(one)) is not None]
             rows = [row for row in rows if frame.visible[row]]
             chains = frame.chains(rows)
             rows += [row for chain in chains.values() for row in chain.rows.tolist()]
@@ -180,9 +193,11 @@ class Removing(Writing):
     def erase(self, *, user: str | None = None, agent: str | None = None) -> None:
         """Erase a whole scope, leaving no byte of its content in any file."""
         scope = self._scope(user, agent)
+        self._refuse_in_batch("erase")
         self.storage.erase(scope)
         with self._lock:
             self._views.pop(scope, None)
+            self._last_entity = {key: entity for key, entity in self._last_entity.items() if key[0] != scope}
         self._drop_derived()
 
     def compact(self) -> int:

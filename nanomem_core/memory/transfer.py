@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import inspect
 import json
 import os
@@ -13,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from ..changes import Change, Delete, Put, Vectors
+from ..changes import Delete, Put, Vectors
 from ..errors import FormatError, InputError, NotFoundError
 from ..fileio import atomic
 from ..fileio.names import encode_name
+from ..filters import record_value
 from ..frame import Frame
 from ..interfaces import VectorSpace
-from ..records import Record, Scope, new_id
+from ..records import Record, Scope
 from ..retention import comes_from
 from ..times import TimeLike, parse_time
 from .removing import Removing
@@ -112,6 +114,10 @@ class Transfer(Removing):
                 "purge: give a filter (where, source_doc, before or after), or use erase for a whole scope"
             )
         parcels = list(self.parcels(**chosen, all_scopes=all_scopes, user=user, agent=agent))  # type: ignore[arg-type]
+        self._deliver(parcels, target, purge)
+        return len(parcels)
+
+    def _deliver(self, parcels: list[Parcel], target: str | Path | Transfer, purge: bool) -> None:
         if isinstance(target, Transfer):
             target._unpack(parcels)
         elif Path(target).suffix in _SUFFIXES:
@@ -123,24 +129,34 @@ class Transfer(Removing):
             for scope in {parcel.scope for parcel in parcels}:
                 gone = [Delete(p.record.id, expect=p.record.version) for p in parcels if p.scope == scope]
                 self._commit(scope, gone)
-        return len(parcels)
 
     def split(self, where: Mapping[str, Any] | None, target: str | Path, purge: bool = False, **options: Any) -> int:
         """Copy the records that pass the filter to another store; `purge` moves them. Options are those of `export`."""
         return self.export(target, where, purge=purge, **options)
 
-    def split_by_key(self, key: str, directory: str | Path, purge: bool = False) -> dict[str, int]:
-        """One store for each value of a metadata key, in `directory`; returns the number of records by file name."""
-        values: dict[str, Any] = {}
-        for parcel in self.parcels({key: {"$exists": True}}):
-            value = parcel.record.metadata.get(key)
-            values.setdefault(str(value), value)
+    def split_by_key(
+        self,
+        key: str,
+        directory: str | Path,
+        purge: bool = False,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+    ) -> dict[str, int]:
+        """One store for each value of `key` (as in a filter), in `directory`; the number of records by file name.
+
+        A list is one value here. Records without the key are in none; `purge` moves the others.
+        """
+        groups: dict[str, list[Parcel]] = {}
+        for parcel in self.parcels({key: {"$exists": True}}, user=user, agent=agent):
+            groups.setdefault(str(record_value(parcel.record, key)), []).append(parcel)
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
         counts = {}
-        for text, value in sorted(values.items()):
-            name = f"{encode_name(text)}.dat"
-            counts[name] = self.export(folder / name, {key: value}, purge=purge)
+        # No encoded name is "~", so the empty value has a file of its own; a bad name is refused before any is made.
+        for name, parcels in [(f"{encode_name(v) if v else '~'}.dat", groups[v]) for v in sorted(groups)]:
+            self._deliver(parcels, folder / name, purge)
+            counts[name] = len(parcels)
         return counts
 
     def import_(
@@ -281,27 +297,42 @@ class Transfer(Removing):
     def _unpack_batch(self, batch: Mapping[Scope, list[Parcel]], report: dict[str, int]) -> None:
         here = VectorSpace(self.embedder.id, self.embedder.dim) if self.storage.keeps_vectors else None
         for scope, parcels in batch.items():
-            changes: list[Change] = []
+            puts: dict[str, Put] = {}
             for parcel in parcels:
                 record = parcel.record
-                held = self.storage.get(scope, record.id)
-                if held is not None:
-                    if _content(held) == _content(record):
-                        report["skipped"] += 1
-                        continue
-                    if held.kind != "purged":
-                        metadata = {**record.metadata, "imported_id": record.id}
-                        record = replace(record, id=new_id(), metadata=metadata)
-                        report["renamed"] += 1
+                held = self._held(scope, record.id, puts)
+                if held is not None and "purged" not in (held.kind, record.kind) and not _same(held, record):
+                    record = _renamed(record)
+                    held = self._held(scope, record.id, puts)
+                    report["renamed"] += held is None
+                # A marker gives way to a record, and a record never to a marker.
+                if held is not None and (held.kind != "purged" or record.kind == "purged"):
+                    report["skipped"] += 1
+                    continue
                 vectors = parcel.vectors if here is not None and parcel.space == here else None
-                changes.append(Put(record, vectors=vectors))
-            if changes:
-                self._commit(scope, changes)
-                report["added"] += len(changes)
+                puts[record.id] = Put(record, expect=0, vectors=vectors)
+            if puts:
+                self._commit(scope, list(puts.values()))
+                report["added"] += len(puts)
+
+    def _held(self, scope: Scope, id: str, puts: Mapping[str, Put]) -> Record | None:
+        """What stands under `id`, or is about to."""
+        return puts[id].record if id in puts else self.storage.get(scope, id)
 
 
 def _content(record: Record) -> Record:
     return replace(record, version=0, revision=0, metadata=dict(record.metadata))
+
+
+def _same(record: Record, other: Record) -> bool:
+    return _content(record) == _content(other)
+
+
+def _renamed(record: Record) -> Record:
+    """`record` under an id made of its content, so that repeating an import finds it again."""
+    content = json.dumps(_content(record).to_dict(), sort_keys=True, ensure_ascii=False)
+    digest = hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
+    return replace(record, id=digest, metadata={**record.metadata, "imported_id": record.id})
 
 
 def _likeness(record: Record) -> tuple[str | None, str]:

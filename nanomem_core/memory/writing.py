@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from ..changes import Change, Put, check_vectors
+from ..changes import Put, check_vectors
 from ..errors import InputError
 from ..records import Kind, Record, Scope, clean_metadata, clean_text, new_id, normalize_entity
 from ..times import TimeLike, parse_time
@@ -19,6 +19,8 @@ PERSONAL_SOURCES = frozenset(
     {"api", "chat", "chat_session", "cli", "mcp", "mcp_client", "proxy", "proxy_chat", "rest_api", "user_input"}
 )
 """Sources whose statements a tagger may put into a chain. Documents speak of other people's attributes."""
+
+_ITEM_KEYS = ("text", "metadata", "source", "timestamp", "revision", "id", "entity", "valid_to", "kind", "vectors")
 
 
 class Writing(Reading):
@@ -82,12 +84,9 @@ class Writing(Reading):
         puts: list[Put] = []
         ids: list[str] = []
         for number, item in enumerate(items):
-            fields: dict[str, Any] = {"text": item} if isinstance(item, str) else dict(item)
+            fields = _item_fields(item, number)
             vectors = fields.pop("vectors", None)
-            try:
-                record = self._make_record(scope, now, previous, **fields)
-            except TypeError as error:
-                raise InputError(f"item {number}: {error}") from None
+            record = self._make_record(scope, now, previous, **fields)
             ids.append("" if record is None else record.id)
             if record is not None:
                 if vectors is not None:
@@ -122,8 +121,14 @@ class Writing(Reading):
         cleaned = clean_metadata(metadata)
         named = cleaned.pop("entity", None)
         declared = entity if entity is not None else named
-        if revision is not None and revision < 1:
-            raise InputError(f"revision: expected a number from 1; found {revision}")
+        if revision is not None and (not isinstance(revision, int) or revision < 1):
+            raise InputError(f"revision: expected a whole number from 1; found {revision!r}")
+        if kind == "purged":
+            raise InputError("kind: a purged record has no text to store; use purge to make one")
+        begin = now if timestamp is None else parse_time(timestamp, "timestamp")
+        end = None if valid_to is None else parse_time(valid_to, "valid_to")
+        if end is not None and end < begin:
+            raise InputError(f"valid_to: expected a time from the timestamp {begin} on; found {end}")
         name: str | None = None
         if declared is not None:
             name = normalize_entity(declared)
@@ -139,10 +144,10 @@ class Writing(Reading):
             entity=name,
             declared=declared is not None,
             revision=revision or 0,
-            valid_from=now if timestamp is None else parse_time(timestamp, "timestamp"),
-            valid_to=None if valid_to is None else parse_time(valid_to, "valid_to"),
+            valid_from=begin,
+            valid_to=end,
             recorded_at=now,
-            closed_at=None if valid_to is None else now,
+            closed_at=None if end is None else now,
             source=clean_text(source),
             metadata=cleaned,
         )
@@ -169,24 +174,27 @@ class Writing(Reading):
         """Correct a record in place: a typing error, more metadata. Returns False if there is no such record.
 
         A value that *changed* is a new `add`, which keeps the old one in the chain. An update keeps the time, the
-        place in the chain and the id; `metadata` is merged over what is there; `entity` moves it to another chain.
-        `expect` demands that the record still has that version, else ConflictError.
+        place in the chain and the id; `metadata` is merged over what is there; `entity`, or ``user_id`` or ``project``
+        in `metadata`, moves it to another chain. `expect` demands that the record still has that version, else
+        ConflictError.
         """
         scope = self._scope(user, agent)
         merged = clean_metadata(metadata)
-        named = entity if entity is not None else merged.pop("entity", None)
+        named = merged.pop("entity", None) if entity is None else entity
+        merged.pop("entity", None)
         if text is not None and not text.strip():
             raise InputError("text: expected a text to store; found an empty one (use delete to remove a record)")
 
         def change(record: Record) -> Record:
+            chain = record.chain
             record = replace(record, metadata={**record.metadata, **merged})
             if text is not None:
                 record = replace(record, text=clean_text(text).strip())
             if source is not None:
-                record = replace(record, source=source)
-            if named is not None and normalize_entity(named) != record.entity:
-                record = replace(record, entity=normalize_entity(named), declared=True, revision=0)
-            return record
+                record = replace(record, source=clean_text(source))
+            if named is not None:
+                record = replace(record, entity=normalize_entity(named), declared=True)
+            return record if record.chain == chain else replace(record, revision=0)
 
         return self._rewrite(scope, id, change, expect)
 
@@ -241,17 +249,33 @@ class Writing(Reading):
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Writes of this thread inside the block become one commit (a scope) at its end.
+        """Writes and deletions of this thread inside the block become one commit (a scope) at its end.
 
-        Until then nothing of them can be read. If the block is left by an exception, nothing is written.
+        Until then nothing of them can be read, by this thread neither: an `update` sees the record as it was before.
+        If the block is left by an exception, nothing is written. `purge`, `prune` and `erase` are refused inside.
+
+        Raises:
+            ConflictError: at the end; somebody else wrote to a scope meanwhile, and a deletion had been computed from
+                what it held before, or two calls wrote one record.
         """
-        if getattr(self._batch, "changes", None) is not None:
+        self._check_open()
+        if getattr(self._batch, "pending", None) is not None:
             raise InputError("batch: this thread is inside a batch already")
-        self._batch.changes = {}
+        pending = self._batch.pending = {}
         try:
             yield
-            pending: dict[Scope, list[Change]] = self._batch.changes
         finally:
-            self._batch.changes = None
-        for scope, changes in pending.items():
-            self._commit(scope, changes)
+            self._batch.pending = None
+        for scope, part in pending.items():
+            self._commit(scope, part.changes, part.expect_head)
+
+
+def _item_fields(item: object, number: int) -> dict[str, Any]:
+    if isinstance(item, str):
+        return {"text": item}
+    if not isinstance(item, Mapping) or "text" not in item:
+        raise InputError(f"item {number}: expected a text, or a mapping with `text`; found {item!r:.80}")
+    for key in item:
+        if key not in _ITEM_KEYS:
+            raise InputError(f"item {number}: unknown key {key!r}; known are {', '.join(_ITEM_KEYS)}")
+    return dict(item)

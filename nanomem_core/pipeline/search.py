@@ -22,10 +22,6 @@ __all__ = ["MODES", "Mode", "SearchRequest", "search"]
 Mode = Literal["vector", "text", "hybrid"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
-_DEPTH = 200
-"""How far down each ranking is fused at least; what stands lower can't reach the top of an answer."""
-
-
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
     """A question and how to answer it; see `Memory.search` for the meaning of each field.
@@ -34,6 +30,7 @@ class SearchRequest:
         embed_query: gives the unit vector of a question; not called in mode ``text``.
         intents: gives the entities that a question may ask about, the likeliest first.
         same_entity: tells whether two entity names mean one attribute.
+        by_chain: let the value that holds at the asked time lead its chain; False ranks every record for itself.
     """
 
     question: str
@@ -45,6 +42,7 @@ class SearchRequest:
     min_score: float = 0.0
     temporal_direction: str = "current"
     decompose: bool = True
+    by_chain: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +130,10 @@ def _search_parts(frame: Frame, request: SearchRequest, parts: list[str], summar
 def _search_one(frame: Frame, request: SearchRequest) -> _Answer:
     columns, view = frame.columns, frame.view
     cosine = bm25 = None
-    query = None
     if request.mode != "text":
         query = request.embed_query(request.question)
-        cosine = view.vectors(columns).scores(query, len(columns))
+        vectors = view.vectors(columns)
+        cosine = vectors.scores(query, len(columns))
     if request.mode != "vector":
         bm25 = view.text_scores(columns, request.question, frame.allowed)
     qualified = frame.allowed.copy()
@@ -152,10 +150,11 @@ def _search_one(frame: Frame, request: SearchRequest) -> _Answer:
     count = int(qualified.sum())
     if cosine is not None and bm25 is not None:
         score = _fused(frame, request, cosine, bm25, qualified)
-        qualified &= score > 0
     rows = top_rows(score, qualified, request.top_k)
-    direction = resolve_direction(request.temporal_direction, request.question)
-    order = arrange(columns, rows, frame.chains(rows.tolist()), frame.allowed, direction)
+    order = rows.tolist()
+    if request.by_chain:
+        direction = resolve_direction(request.temporal_direction, request.question)
+        order = arrange(columns, rows, frame.chains(order), frame.allowed, direction)
     # A place keeps its score, so scores descend although a chain's leader may have won the place by its chain alone.
     fields = {
         row: {
@@ -168,7 +167,7 @@ def _search_one(frame: Frame, request: SearchRequest) -> _Answer:
     entries = frame.entries(order, fields)
     for row, entry in entries.items():
         parts = passages(entry["text"])
-        best = view.vectors(columns).best_passage(query, row) if query is not None and len(parts) > 1 else 0
+        best = vectors.best_passage(query, row) if cosine is not None and len(parts) > 1 else 0
         entry["passage"] = parts[best]
     return _Answer(list(entries.values()), count)
 
@@ -180,13 +179,10 @@ def _fused(
     bm25: npt.NDArray[np.float32],
     qualified: npt.NDArray[np.bool_],
 ) -> npt.NDArray[np.float64]:
-    """One score from three rankings: by cosine, by BM25, and of the chains that the question names."""
-    depth = max(_DEPTH, 10 * request.top_k)
-    rankings = [top_rows(cosine, qualified, depth), top_rows(bm25, qualified & (bm25 > 0), depth)]
+    """One score from three signs: the words, the vectors, and the entity that the question names."""
     named = _named_chains(frame, request)
-    if named:
-        rankings.append(top_rows(cosine, qualified & np.isin(frame.columns.chain, named), depth))
-    return fuse(rankings, len(cosine))
+    chosen = np.isin(frame.columns.chain, named) if named else None
+    return fuse(cosine, bm25, qualified, chosen)
 
 
 def _named_chains(frame: Frame, request: SearchRequest) -> list[int]:

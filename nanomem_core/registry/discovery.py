@@ -49,7 +49,7 @@ def load(found: Found) -> Any:
     """Import what the entry point names. Whatever the import raises is raised, `SystemExit` included."""
     from stevedore import ExtensionManager
 
-    class Loader(ExtensionManager[Any]):
+    class Loader(ExtensionManager):  # type: ignore[type-arg]  # not generic before
         # One loader for one entry point: no other plugin is imported on the way, and none hides another's failure.
         def list_entry_points(self) -> list[importlib.metadata.EntryPoint]:
             return [found.entry_point]

@@ -40,13 +40,13 @@ class Hooks(pluggy.PluginManager):
         self.add_hookspecs(Plugin)
 
     def parse_hookimpl_opts(self, plugin: object, name: str) -> HookimplOpts | None:
+        if not _is_function(plugin, name):
+            return None
         options = super().parse_hookimpl_opts(plugin, name)
-        if options is None and name.startswith(PREFIX) and _is_function(plugin, name):
-            function = getattr(plugin, name)
-            if not hasattr(function, f"{PROJECT}_spec"):
-                return HookimplOpts(
-                    wrapper=False, hookwrapper=False, optionalhook=False, tryfirst=False, trylast=False, specname=None
-                )
+        if options is None and name.startswith(PREFIX) and not hasattr(getattr(plugin, name), f"{PROJECT}_spec"):
+            return HookimplOpts(
+                wrapper=False, hookwrapper=False, optionalhook=False, tryfirst=False, trylast=False, specname=None
+            )
         return options
 
     def verify(self, plugin: object, name: str) -> None:
@@ -85,7 +85,7 @@ def call(implementation: pluggy.HookImpl, **arguments: Any) -> Any:
 
 def _is_function(plugin: object, name: str) -> bool:
     # Looked up without getattr(), which would run a property.
-    return isinstance(inspect.getattr_static(plugin, name), (FunctionType, MethodType, staticmethod, classmethod))
+    return isinstance(inspect.getattr_static(plugin, name, None), (FunctionType, MethodType, staticmethod, classmethod))
 
 
 def _verify_one(plugin: str, hook: str, function: Callable[..., Any], options: HookimplOpts) -> None:

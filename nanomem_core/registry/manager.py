@@ -168,20 +168,20 @@ class PluginManager:
         Raises:
             PluginLoadError: the settings are strict, and a plugin failed, is missing or a duplicate.
         """
-        self._load_pending()
-        failures = [entry for entry in self._entries if entry.status.is_problem] if self._strict else []
-        if failures:
+        failures = [entry for entry in self._settled() if entry.status.is_problem]
+        if failures and self._strict:
             lines = "".join(f"\n  {entry.status}" for entry in failures)
-            cause = next((entry.error for entry in failures if entry.error is not None), None)
             raise PluginLoadError(
                 f"plugins.strict is set, and not every plugin can be used:{lines}", plugin=failures[0].name
-            ) from cause
+            ) from _first_error(failures)
 
-    def _load_pending(self) -> None:
+    def _settled(self) -> list[_Entry]:
+        """Every plugin, after loading those that are yet to be loaded."""
         with self._lock:
             for entry in self._entries:
                 if entry.state is None:
                     self._load_one(entry)
+            return list(self._entries)
 
     def _load_one(self, entry: _Entry) -> None:
         try:
@@ -198,12 +198,11 @@ class PluginManager:
     @property
     def statuses(self) -> list[PluginStatus]:
         """What became of each plugin so far, after loading those that are enabled. A failure is data here."""
-        self._load_pending()
-        return [entry.status for entry in self._entries]
+        return [entry.status for entry in self._settled()]
 
     def hooks(self, plugin: str) -> list[str]:
         """Names of the hooks that the plugin of that name implements."""
-        self._load_pending()
+        self._settled()
         return [hook for hook in HOOKS if any(each.plugin_name == plugin for each in self._hooks.implementations(hook))]
 
     # Components.
@@ -223,12 +222,12 @@ class PluginManager:
         return list(offers)
 
     def _collect(self, kind: str) -> list[Offer]:
-        self._load_pending()
         with self._lock:
+            entries = {entry.name: entry for entry in self._settled()}
             if kind not in self._offers:
                 offers: list[Offer] = []
                 for implementation in self._hooks.implementations(f"nanomem_register_{kind}"):
-                    entry = next(each for each in self._entries if each.name == implementation.plugin_name)
+                    entry = entries[implementation.plugin_name]
                     origin = entry.found.origin if entry.found is not None else None
                     try:
                         offers += list(checked_offers(kind, entry.name, origin, call(implementation)))
@@ -254,28 +253,34 @@ class PluginManager:
         return offers[-1]
 
     def _not_offered(self, kind: str, name: str) -> PluginError:
-        problems = [entry for entry in self._entries if entry.status.is_problem]
+        entries = self._settled()
+        problems = [entry for entry in entries if entry.status.is_problem]
         for entry in problems:
             # Nobody can know what a plugin would have offered; by convention it offers a component of its own name.
             if _folded(entry.name) == _folded(name):
                 error = PluginLoadError(f"{kind} {name!r} can't be used: {entry.status}", plugin=entry.name)
                 error.__cause__ = entry.error
                 return error
-        names = sorted({offer.name for offer in self._offers[kind]})
+        names = sorted({offer.name for offer in self._collect(kind)})
         listed = ", ".join(names) or "none"
-        text = f"no plugin offers a {kind} named {name!r}{did_you_mean(name, names)} (offered: {listed})"
-        for entry in self._entries:
+        text = f"no {kind} named {name!r} is offered{did_you_mean(name, names)} (offered: {listed})"
+        for entry in entries:
             if entry.state == "disabled" and _folded(entry.name) == _folded(name):
                 text += f"; {entry.status}"
         if problems:
             text += f"; not loaded: {', '.join(entry.name for entry in problems)} (see `nanomem plugins check`)"
         unknown = UnknownComponentError(text)
-        unknown.__cause__ = next((entry.error for entry in problems if entry.error is not None), None)
+        unknown.__cause__ = _first_error(problems)
         return unknown
 
+    @property
+    def offers(self) -> list[Offer]:
+        """Every component that plugins offer, of every kind. A failure is data here, see `statuses`."""
+        return [offer for kind in KINDS for offer in self._collect(kind)]
+
     def problems(self) -> list[str]:
-        """Everything that is wrong with the plugins and what they offer, one line each; asks for every kind."""
-        groups = [list(same) for kind in KINDS for _, same in groupby(self._collect(kind), lambda offer: offer.name)]
+        """Everything that is wrong with the plugins and what they offer, one line each."""
+        groups = [list(same) for _, same in groupby(self.offers, lambda offer: (offer.kind, offer.name))]
         clashes = [problem for offers in groups if (problem := clash(offers)) is not None]
         return [str(status) for status in self.statuses if status.is_problem] + clashes
 
@@ -301,9 +306,11 @@ class PluginManager:
         elif isinstance(use, type) and issubclass(use, base):
             cls = use
         else:
+            # A mapping may hold secrets, so only its keys are shown.
+            found = f"a mapping of {', '.join(map(str, spec))}" if isinstance(spec, Mapping) else repr(spec)
             raise InputError(
                 f"{kind}: expected a name, a mapping with `use` and options, or an instance or subclass of "
-                f"{base.__name__}; found {spec!r}"
+                f"{base.__name__}; found {found}"
             )
         self.load()
         try:
@@ -313,7 +320,7 @@ class PluginManager:
         component = self._hooks.hook.nanomem_build(kind=kind, cls=cls, options=checked)
         if not isinstance(component, base):
             raise PluginError(
-                f"nanomem_build: expected a {base.__name__} for {kind} {label(cls)}; a plugin returned {component!r}"
+                f"nanomem_build for {kind} {label(cls)}: expected an instance of {base.__name__}; found {component!r}"
             )
         return component
 
@@ -335,7 +342,7 @@ class PluginManager:
                 current = current if result is None else tuple(result)
             except NanomemError:
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise PluginError(
                     f"plugin {name!r} failed in nanomem_before_commit: {one_line(error)}; nothing was written",
                     plugin=name,
@@ -361,7 +368,7 @@ class PluginManager:
         for implementation in self._hooks.implementations(hook):
             try:
                 call(implementation, **arguments)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 _logger.exception("plugin %r failed in %s: %s", implementation.plugin_name, hook, one_line(error))
 
 
@@ -375,6 +382,10 @@ def _instance(plugin: object) -> object:
     if not isinstance(levels, Collection) or API_LEVEL not in levels:
         raise PluginError(f"it supports the API levels {levels!r}, and this nanomem_core has level {API_LEVEL}")
     return plugin
+
+
+def _first_error(entries: Sequence[_Entry]) -> BaseException | None:
+    return next((entry.error for entry in entries if entry.error is not None), None)
 
 
 def _folded(name: str) -> str:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import ConfigDict, Field, SecretStr, ValidationError, create_model
-from pydantic.errors import PydanticUserError
 
 from ..errors import ConfigError
 from ..hints import did_you_mean, first_problem, is_secret
@@ -144,11 +143,10 @@ def _annotation(annotation: Any, names: dict[str, Any]) -> Any:
         if isinstance(annotation, str):
             annotation = eval(annotation, names)
         probe = create_model("Probe", __config__=_CONFIG, option=(annotation, ...))
-    except (NameError, AttributeError, SyntaxError, TypeError, PydanticUserError):
+    except Exception:
+        # A name that is imported for type checkers only, a protocol that can't be checked at run time, and the like.
         return Any
-    # Whether an object fits a protocol that isn't made for it can't be told at run time.
-    protocol = getattr(annotation, "_is_protocol", False) and not getattr(annotation, "_is_runtime_protocol", False)
-    return annotation if probe.__pydantic_complete__ and not protocol else Any
+    return annotation if probe.__pydantic_complete__ else Any
 
 
 def _parts(annotation: Any) -> list[Any]:

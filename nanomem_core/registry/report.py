@@ -35,13 +35,7 @@ class PluginStatus:
         """True where the plugin is not what the settings ask for."""
         return self.state in ("failed", "duplicate", "missing")
 
-    @property
-    def title(self) -> str:
-        """The plugin, and the distribution that brings it."""
-        if self.distribution is None:
-            return f"plugin {self.name!r}"
-        return f"plugin {self.name!r} of {self.distribution} {self.version}"
-
     def __str__(self) -> str:
-        text = f"{self.title} is {self.state}"
-        return f"{text}: {self.detail}" if self.detail else text
+        origin = "" if self.distribution is None else f" ({self.distribution} {self.version})"
+        detail = f": {self.detail}" if self.detail else ""
+        return f"plugin {self.name!r}{origin} {self.state}{detail}"

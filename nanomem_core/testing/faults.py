@@ -23,58 +23,17 @@ from __future__ import annotations
 
 import errno
 import functools
-import hashlib
 import os
-import random
-import stat
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self
 
-__all__ = ["LOSSES", "DiskRecorder", "DiskState", "Fault", "Loss", "Operation"]
+from .disk import DiskState, Kind, Loss, Operation, identity, survivors
 
-SECTOR = 512
-
-Loss = Literal["none", "torn", "all", "zeros", "cut", "sectors"]
-LOSSES: tuple[Loss, ...] = get_args(Loss)
-"""What is lost of the operations that were not made safe:
-
-none: nothing; the process was killed, the machine went on.
-torn: nothing, but of the very last write only the first half was done.
-all: everything.
-zeros: names and sizes were kept, the data was not: new bytes are zeros.
-cut: in each file and each directory, everything from some moment on.
-sectors: any of the 512-byte sectors, and in each directory everything from some moment on.
-"""
-
-Kind = Literal["create", "write", "truncate", "sync", "rename", "link", "unlink", "mkdir", "rmdir", "syncdir"]
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One change of the files below the root, in the order in which they happened.
-
-    Attributes:
-        path: relative to the root, ``/`` between parts; for a rename or link the new name.
-        inode: which file or directory, whatever its name.
-        old: the name before a rename.
-        offset, data: of a write. For a truncation `offset` is the new size.
-    """
-
-    kind: Kind
-    path: str
-    inode: int
-    old: str = ""
-    offset: int = 0
-    data: bytes = b""
-
-    @property
-    def folder(self) -> str:
-        """The directory whose `fsync` makes the name safe."""
-        return self.path if self.kind == "syncdir" else self.path.rpartition("/")[0]
+__all__ = ["DiskRecorder", "Fault"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,88 +49,6 @@ class Fault:
     at: int
     code: int = errno.EIO
     lasting: bool = False
-
-
-@dataclass(slots=True)
-class DiskState:
-    """Files and directories as they are at one moment.
-
-    Attributes:
-        names: inode of each path below the root; the root itself is "" with inode 0.
-        files: content of each inode that is a file.
-    """
-
-    names: dict[str, int] = field(default_factory=lambda: {"": 0})
-    files: dict[int, bytearray] = field(default_factory=dict)
-
-    def copy(self) -> DiskState:
-        return DiskState(dict(self.names), {inode: bytearray(data) for inode, data in self.files.items()})
-
-    def tree(self) -> dict[str, bytes | None]:
-        """What can be reached from the root: the content of each file, None for a directory."""
-        found: dict[str, bytes | None] = {"": None}
-        for path, inode in sorted(self.names.items()):
-            if path and found.get(path.rpartition("/")[0], b"") is None:
-                found[path] = bytes(self.files[inode]) if inode in self.files else None
-        return found
-
-    def fingerprint(self) -> str:
-        """The same for two states whose trees are the same."""
-        digest = hashlib.sha256()
-        for path, data in self.tree().items():
-            digest.update(repr((path, data)).encode())
-        return digest.hexdigest()
-
-    def write_to(self, root: Path) -> None:
-        """Make the files below `root`, which is created and must be empty."""
-        root.mkdir(parents=True, exist_ok=True)
-        for path, data in self.tree().items():
-            if not path:
-                continue
-            if data is None:
-                (root / path).mkdir()
-            else:
-                (root / path).write_bytes(data)
-                (root / path).chmod(0o600)
-
-    def apply(self, op: Operation) -> None:
-        """Do one operation. One whose file has no name here any more is done to the nameless file."""
-        match op.kind:
-            case "create":
-                self.names[op.path] = op.inode
-                self.files.setdefault(op.inode, bytearray())
-            case "write":
-                content = self.files.setdefault(op.inode, bytearray())
-                content.extend(bytes(max(0, op.offset - len(content))))
-                content[op.offset : op.offset + len(op.data)] = op.data
-            case "truncate":
-                content = self.files.setdefault(op.inode, bytearray())
-                del content[op.offset :]
-                content.extend(bytes(op.offset - len(content)))
-            case "rename":
-                inside = [path for path in self.names if path.startswith(op.old + "/")]
-                self.names.pop(op.old, None)
-                self.names[op.path] = op.inode
-                for path in inside:
-                    self.names[op.path + path[len(op.old) :]] = self.names.pop(path)
-            case "link" | "mkdir":
-                self.names[op.path] = op.inode
-            case "unlink" | "rmdir":
-                self.names.pop(op.path, None)
-            case "sync" | "syncdir":
-                pass
-
-    @classmethod
-    def of(cls, root: Path) -> tuple[DiskState, dict[tuple[int, int], int]]:
-        """The files that are below `root` now, and the number given to each (device, inode) of the system."""
-        state, numbers = cls(), {_identity(os.stat(root)): 0}
-        for path in sorted(root.rglob("*")):
-            info = path.lstat()
-            inode = numbers.setdefault(_identity(info), len(numbers))
-            state.names[path.relative_to(root).as_posix()] = inode
-            if stat.S_ISREG(info.st_mode):
-                state.files[inode] = bytearray(path.read_bytes())
-        return state, numbers
 
 
 class DiskRecorder:
@@ -214,7 +91,7 @@ class DiskRecorder:
     def state(self, length: int, loss: Loss = "none", seed: int = 0) -> DiskState:
         """The files after the first `length` operations and then a crash that loses `loss`; `seed` picks what."""
         state = self._start.copy()
-        for op in _survivors(self.operations[:length], loss, random.Random(f"{length} {loss} {seed}")):
+        for op in survivors(self.operations[:length], loss, seed):
             state.apply(op)
         return state
 
@@ -247,7 +124,7 @@ class DiskRecorder:
         return full.relative_to(self.root).as_posix() if full.is_relative_to(self.root) and base else None
 
     def _number(self, fd: int) -> int | None:
-        return self._numbers.get(_identity(os.fstat(fd)))
+        return self._numbers.get(identity(os.fstat(fd)))
 
     def _name_of(self, fd: int) -> str | None:
         inode = self._number(fd)
@@ -257,7 +134,7 @@ class DiskRecorder:
         return next((path for path, number in self._now.names.items() if number == inode), f"<removed {inode}>")
 
     def _new(self, info: os.stat_result) -> int:
-        number = self._numbers[_identity(info)] = self._next
+        number = self._numbers[identity(info)] = self._next
         self._next += 1
         return number
 
@@ -322,9 +199,7 @@ class DiskRecorder:
         real(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
         if old in self._now.names:
             inode = self._now.names[old]
-            self._log(
-                Operation("unlink", old, inode) if new is None else Operation("rename", new, inode, old=old)
-            )
+            self._log(Operation("unlink", old, inode) if new is None else Operation("rename", new, inode, old=old))
         return None
 
     def _link(self, real: Callable[..., None], src: Any, dst: Any, **options: Any) -> None:
@@ -384,59 +259,3 @@ _PATCHES: dict[str, Callable[..., Any]] = {
     "mkdir": DiskRecorder._mkdir,
     "rmdir": lambda self, *args, **kwargs: self._remove("rmdir", *args, **kwargs),
 }
-
-
-def _identity(info: os.stat_result) -> tuple[int, int]:
-    return info.st_dev, info.st_ino
-
-
-def _survivors(operations: list[Operation], loss: Loss, chance: random.Random) -> Iterator[Operation]:
-    """What is left of `operations` after a crash that loses `loss`."""
-    if loss == "none":
-        yield from operations
-        return
-    if loss == "torn":
-        yield from operations[:-1]
-        yield from (replace(op, data=op.data[: len(op.data) // 2]) for op in operations[-1:])
-        return
-    kept = _kept(operations, loss, chance)
-    for index, op in enumerate(operations):
-        if index in kept:
-            yield op
-        elif op.kind == "write" and loss == "zeros":
-            yield replace(op, offset=op.offset + len(op.data), data=b"")
-        elif op.kind == "write" and loss == "sectors":
-            yield from (piece for piece in _sectors(op) if chance.random() < 0.5)
-
-
-def _kept(operations: list[Operation], loss: Loss, chance: random.Random) -> set[int]:
-    """Indices of the operations that are wholly kept: the safe ones, and those that `loss` spares."""
-    kept: set[int] = set()
-    unsafe: dict[int | str, list[int]] = {}
-    safe: set[int | str] = set()
-    for index in reversed(range(len(operations))):
-        op = operations[index]
-        key = op.inode if op.kind in ("write", "truncate", "sync") else op.folder
-        if op.kind in ("sync", "syncdir"):
-            safe.add(key)
-        elif key in safe:
-            kept.add(index)
-        else:
-            unsafe.setdefault(key, []).insert(0, index)
-    for key, indices in unsafe.items():
-        is_name = isinstance(key, str)
-        if loss == "cut" or (loss == "sectors" and is_name):
-            kept.update(indices[: chance.randint(0, len(indices))])
-        elif loss == "sectors":
-            kept.update(i for i in indices if operations[i].kind == "truncate" and chance.random() < 0.5)
-        elif loss == "zeros":
-            kept.update(i for i in indices if operations[i].kind != "write")
-    return kept
-
-
-def _sectors(op: Operation) -> Iterator[Operation]:
-    start, end = op.offset, op.offset + len(op.data)
-    while start < end:
-        stop = min(end, (start // SECTOR + 1) * SECTOR)
-        yield replace(op, offset=start, data=op.data[start - op.offset : stop - op.offset])
-        start = stop

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import pickle
 import threading
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +10,9 @@ import pytest
 
 from ..errors import ConflictError
 from ..interfaces import Snapshot, Storage
+from .fixtures import ANN, BOB, MakeStorage, StorageFixtures
+from .processes import in_processes, must_be_picklable
 from .samples import assert_columns_agree, fact, put, put_all, remove
-from .storage import ANN, BOB, MakeStorage, StorageFixtures
 
 __all__ = ["SharingContract"]
 
@@ -98,27 +96,13 @@ class SharingContract(StorageFixtures):
     def _in_processes(self, make_storage: MakeStorage, worker: Worker, count: int) -> None:
         if not self.on_disk:
             pytest.skip("the store lives in memory")
-        try:
-            pickle.dumps(make_storage)
-        except Exception as error:
-            pytest.fail(f"make_storage can't be sent to another process ({error}); return a functools.partial, not a lambda")
-        context = multiprocessing.get_context("spawn")
-        errors = context.SimpleQueue()
-        processes = [context.Process(target=_child, args=(make_storage, worker, i, errors)) for i in range(count)]
-        for process in processes:
-            process.start()
-        for process in processes:
-            process.join()
-        assert errors.empty(), errors.get()
-        assert [process.exitcode for process in processes] == [0] * count
+        must_be_picklable(make_storage, "make_storage")
+        in_processes(_work, [(make_storage, worker, number) for number in range(count)])
 
 
-def _child(make_storage: MakeStorage, worker: Worker, number: int, errors: Any) -> None:
-    try:
-        with make_storage() as storage:
-            worker(storage, number)
-    except BaseException:
-        errors.put(traceback.format_exc())
+def _work(make_storage: MakeStorage, worker: Worker, number: int) -> None:
+    with make_storage() as storage:
+        worker(storage, number)
 
 
 def _in_threads(storage: Storage, worker: Worker) -> None:

@@ -1,31 +1,30 @@
-"""Bytes of an arena file: its header, blocks, rows and documents. Pure: nothing here touches a file.
+"""Bytes of an arena file: its header, blocks and rows. Pure: nothing here touches a file.
 
 All numbers are little-endian. The format is described byte by byte in ``docs/reference/formats/arena.md``.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from nanomem_core.changes import Vectors
-from nanomem_core.columns import kind_code
 from nanomem_core.errors import FormatError, InputError
-from nanomem_core.records import KINDS, Record, Scope
 
 __all__ = [
     "ALIGN",
     "BLOCK",
+    "CLOSED",
     "COMMIT",
+    "DECLARED",
     "DELETE",
+    "ENDED",
     "FOOT",
     "FORMAT_VERSION",
     "HEAD",
@@ -40,17 +39,11 @@ __all__ = [
     "FileHeader",
     "Row",
     "VectorDtype",
-    "aligned",
+    "block_label",
+    "block_rows",
+    "compact_json",
     "decode_label",
-    "decode_record",
-    "delete_entry",
-    "document",
-    "document_chain",
-    "document_id",
     "encode_block",
-    "encode_vectors",
-    "id_hash",
-    "put_entry",
     "vector_stride",
     "zero_sectors",
 ]
@@ -79,7 +72,8 @@ COMMIT, SPACE = 1, 2
 PUT, DELETE = 1, 2
 """Types of row."""
 
-_DECLARED, _ENDED, _CLOSED = 1, 2, 4
+DECLARED, ENDED, CLOSED = 1, 2, 4
+"""Flags of a row: `declared`, and that `valid_to` and `closed_at` are set."""
 
 _FILE = struct.Struct("<8sII16sQQd")
 _BLOCK = struct.Struct("<4sB3xQQQQIIIIQQdII28xQI")
@@ -88,15 +82,9 @@ _ROW = struct.Struct("<BBBxIiiddddQQQQIIII")
 _CRC = struct.Struct("<I")
 
 
-def aligned(size: int) -> int:
+def _aligned(size: int) -> int:
     """The next multiple of `ALIGN`."""
     return -(-size // ALIGN) * ALIGN
-
-
-def id_hash(scope: Scope, id: str) -> int:
-    """64 bits that stand for an id of a scope in tables. Names hold no NUL, so the parts can't run together."""
-    text = f"{scope.user}\0{scope.agent}\0{id}".encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,19 +249,19 @@ class Row(NamedTuple):
 
     @property
     def declared(self) -> bool:
-        return bool(self.flags & _DECLARED)
+        return bool(self.flags & DECLARED)
 
     @property
     def end(self) -> float:
         """`valid_to` as columns have it: infinity where the record has none."""
-        return self.valid_to if self.flags & _ENDED else math.inf
+        return self.valid_to if self.flags & ENDED else math.inf
 
     @property
     def closed(self) -> float:
         """`closed_at` as columns have it."""
-        if not self.flags & _ENDED:
+        if not self.flags & ENDED:
             return math.inf
-        return self.closed_at if self.flags & _CLOSED else self.recorded_at
+        return self.closed_at if self.flags & CLOSED else self.recorded_at
 
     def encode(self) -> bytes:
         copy = _ROW.pack(*self, 0)[:-4]
@@ -295,72 +283,12 @@ class Entry(NamedTuple):
     vectors: bytes = b""
 
 
-def put_entry(scope: Scope, record: Record, birth: int, vectors: bytes, count: int) -> Entry:
-    """The entry that writes `record`; `birth` 0 is that of a record which is new.
+def compact_json(value: Any) -> bytes:
+    """`value` in as few bytes as UTF-8 JSON can be.
 
     Raises:
-        InputError: the metadata holds what JSON can't.
+        InputError: JSON can't hold it.
     """
-    flags = (
-        (_DECLARED if record.declared else 0)
-        | (_ENDED if record.valid_to is not None else 0)
-        | (_CLOSED if record.closed_at is not None else 0)
-    )
-    row = Row(
-        PUT, kind_code(record.kind), flags, count, record.revision, record.version,
-        record.valid_from, record.valid_to or 0.0, record.recorded_at, record.closed_at or 0.0,
-        birth, id_hash(scope, record.id), 0, 0, 0, 0, 0,
-    )  # fmt: skip
-    return Entry(row, document(record), vectors)
-
-
-def delete_entry(scope: Scope, id: str, birth: int) -> Entry:
-    """The entry that deletes a record."""
-    row = Row(DELETE, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, birth, id_hash(scope, id), 0, 0, 0, 0, 0)
-    return Entry(row, _json(id) + b"\n")
-
-
-def document(record: Record) -> bytes:
-    """The document of a record: three lines of compact JSON, which are its id, its chain, and the rest."""
-    body: dict[str, Any] = {"text": record.text, "entity": record.entity, "source": record.source}
-    if record.metadata:
-        body["metadata"] = dict(record.metadata)
-    return b"\n".join((_json(record.id), _json(record.chain), _json(body), b""))
-
-
-def document_id(doc: bytes) -> str | None:
-    """The id at the begin of a document, or None if the document is damaged there."""
-    try:
-        id = json.loads(doc.split(b"\n", 1)[0])
-    except ValueError:
-        return None
-    return id if isinstance(id, str) else None
-
-
-def document_chain(doc: bytes) -> str | None:
-    """The chain of a document that is sound."""
-    chain: str | None = json.loads(doc.split(b"\n", 2)[1])
-    return chain
-
-
-def decode_record(row: Row, doc: bytes) -> Record:
-    """The record of a sound row and its sound document."""
-    id, _, body = doc.split(b"\n", 2)
-    return Record(
-        id=json.loads(id),
-        kind=KINDS[row.kind],
-        declared=row.declared,
-        revision=row.revision,
-        version=row.version,
-        valid_from=row.valid_from,
-        valid_to=row.valid_to if row.flags & _ENDED else None,
-        recorded_at=row.recorded_at,
-        closed_at=row.closed_at if row.flags & _CLOSED else None,
-        **json.loads(body),
-    )
-
-
-def _json(value: Any) -> bytes:
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -374,16 +302,7 @@ def _json(value: Any) -> bytes:
 
 def vector_stride(dim: int, dtype: VectorDtype) -> int:
     """Bytes from one vector to the next."""
-    return aligned(dim * np.dtype(dtype).itemsize)
-
-
-def encode_vectors(vectors: Vectors, dtype: VectorDtype) -> bytes:
-    """Rows (m, dim) as they are stored: each little-endian and filled up with zeros to a multiple of `ALIGN`."""
-    count, dim = vectors.shape
-    stored = np.zeros((count, vector_stride(dim, dtype)), np.uint8)
-    numbers = vectors.astype(np.dtype(dtype).newbyteorder("<"), order="C")
-    stored[:, : numbers.dtype.itemsize * dim] = numbers.view(np.uint8).reshape(count, -1)
-    return stored.tobytes()
+    return _aligned(dim * np.dtype(dtype).itemsize)
 
 
 def encode_block(
@@ -401,8 +320,8 @@ def encode_block(
     """A whole block that is to stand at `offset`. With `synced` None it states that it is itself on disk."""
     vectors = b"".join(entry.vectors for entry in entries)
     docs = b"".join(entry.doc for entry in entries)
-    name = _json(label)
-    length = 2 * BLOCK + aligned(len(vectors) + ROW * len(entries) + 2 * len(name) + len(docs))
+    name = compact_json(label)
+    length = 2 * BLOCK + _aligned(len(vectors) + ROW * len(entries) + 2 * len(name) + len(docs))
     header = BlockHeader(
         type, seq, offset, offset + length if synced is None else synced, head, len(entries), dim, len(name), 0,
         len(vectors), len(docs), time, zlib.crc32(name), 0, length,
@@ -442,3 +361,35 @@ def zero_sectors(block: bytes, offset: int) -> int:
     padded = np.zeros(-(-(lead + len(block)) // SECTOR) * SECTOR, np.uint8)
     padded[lead : lead + len(block)] = np.frombuffer(block, np.uint8)
     return int((~padded.view(np.uint64).reshape(-1, SECTOR // 8).any(axis=1)).sum())
+
+
+def block_label(header: BlockHeader, data: bytes) -> list[Any] | None:
+    """The label of a block, from either copy. `data` begins at the rows and ends behind the second label."""
+    length, base = header.label_length, header.rows_offset
+    for offset in (header.label_offset, header.label_copy_offset):
+        label = decode_label(data[offset - base : offset - base + length], header.label_crc)
+        if label is not None:
+            return label
+    return None
+
+
+def block_rows(header: BlockHeader, data: bytes) -> Iterator[tuple[int, Row | str, bytes]]:
+    """Place, content (or what is wrong with it) and document of each row of a block; `data` as for `block_label`."""
+    base = header.rows_offset
+    places = [base + ROW * number for number in range(header.rows)]
+    rows = [Row.decode(data[place - base : place - base + ROW]) for place in places]
+    end = header.docs_offset
+    for number, row in enumerate(rows):
+        start = end
+        if row is not None:
+            start, end = row.doc_offset, row.doc_offset + row.doc_length
+        else:
+            # Documents stand in the order of their rows, so the neighbours tell where this one is.
+            after = rows[number + 1] if number + 1 < len(rows) else None
+            last = number + 1 == len(rows)
+            end = header.label_copy_offset if last else (after.doc_offset if after is not None else start)
+        yield (
+            places[number],
+            row if row is not None else "the row of a record is damaged",
+            data[start - base : end - base],
+        )

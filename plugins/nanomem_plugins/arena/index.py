@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import mmap
-import os
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +20,7 @@ import numpy.typing as npt
 
 from nanomem_core.fileio import atomic
 
-__all__ = ["Index", "IndexDamagedError"]
+__all__ = ["Index", "IndexDamagedError", "save"]
 
 _MAGIC = b"NMAINDX\n"
 _VERSION = 1
@@ -57,6 +56,7 @@ class Index:
         self._crcs = np.frombuffer(tail, "<u4", pages, length)
         self._data = data[:offset]
         self._sound = bytearray(pages)
+        self._sound[0] = 1  # the prefix, which was checked
         self._whole = False
         self._arrays: dict[str, npt.NDArray[Any]] = {}
         self._starts: dict[str, int] = {}
@@ -129,28 +129,30 @@ class Index:
 
     def _verify_page(self, page: int) -> None:
         if not self._sound[page]:
-            if zlib.crc32(self._data[page * _PAGE : (page + 1) * _PAGE]) != self._crcs[page]:
+            if zlib.crc32(self._data[page * _PAGE : (page + 1) * _PAGE].data) != self._crcs[page]:
                 raise IndexDamagedError(f"page {page} is damaged")
             self._sound[page] = 1
 
 
 def save(path: str, meta: Mapping[str, Any], sections: Iterable[tuple[str, npt.NDArray[Any]]]) -> None:
-    """Write an index durably. Sections are taken one by one, so that a generator keeps only one in memory.
+    """Replace the index. Sections are taken one by one, so that a generator keeps only one in memory.
+
+    Nothing is forced to disk: what a loss of power makes of the file is found out by its checksums.
 
     Raises:
         OSError: it can't be written; the old one stays.
     """
     crcs: list[int] = []
     places: dict[str, tuple[str, int, int]] = {}
-    with atomic.replacing(path) as descriptor:
+    with atomic.replacing(path, durable=False) as descriptor:
         offset = _PAGE
         crcs.append(zlib.crc32(b""))
         for name, array in sections:
             places[name] = (array.dtype.str, offset, len(array))
             data = np.ascontiguousarray(array).view(np.uint8)
-            atomic.write_all(descriptor, memoryview(data), offset)
+            atomic.write_all(descriptor, data.data, offset)
             padding = -len(data) % _PAGE
-            crcs.extend(zlib.crc32(data[at : at + _PAGE]) for at in range(0, len(data) - len(data) % _PAGE, _PAGE))
+            crcs.extend(zlib.crc32(data[at : at + _PAGE].data) for at in range(0, len(data) - len(data) % _PAGE, _PAGE))
             if padding:
                 crcs.append(zlib.crc32(bytes(data[-(len(data) % _PAGE) :]) + bytes(padding)))
             offset += len(data) + padding
@@ -160,6 +162,3 @@ def save(path: str, meta: Mapping[str, Any], sections: Iterable[tuple[str, npt.N
         atomic.write_all(descriptor, tail, offset)
         prefix = _PREFIX.pack(_MAGIC, _VERSION, zlib.crc32(tail), offset, len(description), len(pages))
         atomic.write_all(descriptor, prefix.ljust(_PAGE, b"\0"), 0)
-
-
-_unused = os

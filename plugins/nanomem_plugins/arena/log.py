@@ -65,7 +65,7 @@ class VaultFile:
         try:
             start = file.read(0, HEADER)
             if len(start) == HEADER:
-                file.header = FileHeader.decode(start, path)
+                file.header, file._start = FileHeader.decode(start, path), start
                 return file
         except BaseException:
             file.close()
@@ -76,6 +76,7 @@ class VaultFile:
         return None
 
     header: FileHeader
+    _start: bytes
 
     def __init__(self, path: str, descriptor: int, writable: bool) -> None:
         self.path = path
@@ -101,6 +102,10 @@ class VaultFile:
     def size(self) -> int:
         """Bytes in the file, whatever they are."""
         return os.fstat(self._open()).st_size
+
+    def changed(self) -> bool:
+        """True if somebody wrote other content into the file, rather than replacing it."""
+        return self.read(0, HEADER) != self._start
 
     def read(self, offset: int, length: int) -> bytes:
         """The bytes at `offset`, fewer at the end of the file.

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from nanomem_core.hookspecs import hookimpl
-from nanomem_core.interfaces import Embedder
+
+if TYPE_CHECKING:
+    from nanomem_core.interfaces import Embedder
 
 __all__ = ["nanomem_register_embedder"]
 
 
 @hookimpl
-def nanomem_register_embedder() -> Iterable[type[Embedder]]:
+def nanomem_register_embedder() -> tuple[type[Embedder]]:
     from .embedder import LexicalEmbedder
 
     return (LexicalEmbedder,)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
-from ..changes import Vectors
+from ..changes import Put, Vectors
 from ..columns import Columns, Rows
 from ..errors import EmbedderMismatchError
 from ..interfaces import Storage, VectorSpace
 from ..records import Record
 from .fakes import HashEmbedder
+from .fixtures import ANN, BOB, MakeStorage, StorageFixtures
 from .samples import (
     EMBEDDER,
     NOON,
@@ -22,7 +25,6 @@ from .samples import (
     put_all,
     remove,
 )
-from .storage import ANN, BOB, MakeStorage, StorageFixtures
 
 __all__ = ["ColumnsContract", "VectorsContract"]
 
@@ -32,13 +34,17 @@ class ColumnsContract(StorageFixtures):
 
     def test_columns_agree_with_the_records_after_each_commit(self, storage: Storage, opened: MakeStorage) -> None:
         other = opened()
-        steps = [
+        steps: list[Callable[[], object]] = [
             lambda: put_all(storage, ANN, [fact("a", entity="city"), fact("b", kind="message"), fact("c")]),
             lambda: put_all(storage, ANN, [fact("a", "moved", entity="city", valid_from=NOON + 5, declared=True)]),
-            lambda: put_all(other, ANN, [fact("d", entity="city", metadata={"user_id": "u"}), fact("e", entity="city")]),
+            lambda: put_all(
+                other, ANN, [fact("d", entity="city", metadata={"user_id": "u"}), fact("e", entity="city")]
+            ),
             lambda: remove(storage, ANN, "b", "a"),
             lambda: put_all(storage, ANN, [fact("b", "again", kind="episode"), fact("e", entity="employer")]),
-            lambda: put_all(other, ANN, [fact("c", "", kind="purged"), fact("e", valid_to=NOON + 9, closed_at=NOON + 7)]),
+            lambda: put_all(
+                other, ANN, [fact("c", "", kind="purged"), fact("e", valid_to=NOON + 9, closed_at=NOON + 7)]
+            ),
             lambda: put_all(storage, ANN, [fact(f"m{i}", kind="message", entity=f"x{i % 7}") for i in range(150)]),
             lambda: remove(other, ANN, *(f"m{i}" for i in range(0, 150, 2))),
             lambda: put_all(other, ANN, [fact("d", valid_to=NOON + 1)]),
@@ -54,7 +60,9 @@ class ColumnsContract(StorageFixtures):
         put_all(storage, ANN, [fact("a", entity="city"), fact("b")])
         columns = storage.columns(ANN)
         before = _copy(columns)
-        put_all(storage, ANN, [fact("a", "again", entity="employer"), *(fact(f"n{i}", entity=f"e{i}") for i in range(99))])
+        put_all(
+            storage, ANN, [fact("a", "again", entity="employer"), *(fact(f"n{i}", entity=f"e{i}") for i in range(99))]
+        )
         remove(storage, ANN, "b")
         storage.columns(ANN)
         assert (columns.head, len(columns)) == (1, 2)
@@ -93,32 +101,31 @@ class VectorsContract(StorageFixtures):
     """For stores with `keeps_vectors`; all of it is skipped for the others."""
 
     @pytest.fixture
-    def storage(self, opened: MakeStorage) -> Storage:
+    def vectors(self, opened: MakeStorage) -> Storage:
         storage = opened()
         if not storage.keeps_vectors:
             pytest.skip(f"{storage.name} keeps no vectors")
         return storage
 
-    def test_vectors_come_back_beside_their_rows(self, storage: Storage, opened: MakeStorage) -> None:
-        put_all(storage, ANN, [fact("a"), fact("b", "three\nlines\nof text"), fact("c"), fact("d")])
-        put_all(storage, ANN, [fact("a", "written again\nin two lines")])
-        remove(storage, ANN, "c")
-        for handle in (storage, opened()):
+    def test_vectors_come_back_beside_their_rows(self, vectors: Storage, opened: MakeStorage) -> None:
+        put_all(vectors, ANN, [fact("a"), fact("b", "three\nlines\nof text"), fact("c"), fact("d")])
+        put_all(vectors, ANN, [fact("a", "written again\nin two lines")])
+        remove(vectors, ANN, "c")
+        for handle in (vectors, opened()):
             assert_vectors_kept(handle, ANN)
-        source = storage.columns(ANN).source
+        source = vectors.columns(ANN).source
         row_of_b = source.row("b")
         assert row_of_b is not None
         matrix, owners = source.vectors(np.array([row_of_b]))
         assert matrix.shape == (3, SPACE.dim)
         assert list(owners) == [row_of_b] * 3
-        storage.compact()
-        for handle in (storage, opened()):
+        vectors.compact()
+        for handle in (vectors, opened()):
             assert_vectors_kept(handle, ANN)
 
-    def test_a_record_without_vectors_has_none(self, storage: Storage, opened: MakeStorage) -> None:
-        message = fact("m", kind="message")
-        storage.commit(ANN, [put(storage, fact("a")), type(put(storage, message))(message)])
-        for handle in (storage, opened()):
+    def test_a_record_without_vectors_has_none(self, vectors: Storage, opened: MakeStorage) -> None:
+        vectors.commit(ANN, [put(vectors, fact("a")), Put(fact("m", kind="message"))])
+        for handle in (vectors, opened()):
             source = handle.columns(ANN).source
             matrix, owners = source.vectors(np.arange(2))
             assert matrix.shape == (1, SPACE.dim)
@@ -137,9 +144,9 @@ class VectorsContract(StorageFixtures):
 
     @pytest.mark.parametrize("other", [VectorSpace("another", SPACE.dim), VectorSpace(SPACE.embedder, SPACE.dim + 1)])
     def test_vectors_of_another_space_are_refused(
-        self, storage: Storage, opened: MakeStorage, make_storage: MakeStorage, other: VectorSpace
+        self, vectors: Storage, opened: MakeStorage, make_storage: MakeStorage, other: VectorSpace
     ) -> None:
-        put_all(storage, ANN, [fact("a")])
+        put_all(vectors, ANN, [fact("a")])
         with make_storage() as again:
             with pytest.raises(EmbedderMismatchError) as caught:
                 again.adopt(other)
@@ -148,11 +155,11 @@ class VectorsContract(StorageFixtures):
             assert again.space == SPACE
         assert_vectors_kept(opened(), ANN)
 
-    def test_reembed_replaces_all_vectors_at_once(self, storage: Storage, opened: MakeStorage) -> None:
+    def test_reembed_replaces_all_vectors_at_once(self, vectors: Storage, opened: MakeStorage) -> None:
         for scope in (ANN, BOB):
-            put_all(storage, scope, [fact(f"r{i}", f"line {i}\nand another") for i in range(40)])
-            remove(storage, scope, "r7")
-        before = [storage.snapshot(scope) for scope in (ANN, BOB)]
+            put_all(vectors, scope, [fact(f"r{i}", f"line {i}\nand another") for i in range(40)])
+            remove(vectors, scope, "r7")
+        before = [vectors.snapshot(scope) for scope in (ANN, BOB)]
         new = HashEmbedder(24, "contract-2")
         space = VectorSpace(new.id, new.dim)
         calls: list[int] = []
@@ -160,23 +167,26 @@ class VectorsContract(StorageFixtures):
         def encode(records: list[Record]) -> list[Vectors]:
             calls.append(len(records))
             if len(calls) == 2:
-                raise KeyboardInterrupt
+                raise _Interrupted
             return [new.embed_batch(record.text.split("\n")) for record in records]
 
         try:
-            storage.reembed(space, encode)
-        except KeyboardInterrupt:
-            assert storage.space == opened().space == SPACE
+            vectors.reembed(space, encode)
+        except _Interrupted:
+            assert vectors.space == opened().space == SPACE
             for scope in (ANN, BOB):
-                assert_vectors_kept(storage, scope, EMBEDDER)
-            storage.reembed(space, encode)
-        with storage:
-            assert storage.space == space
-            for number, scope in enumerate((ANN, BOB)):
-                assert storage.snapshot(scope).records == before[number].records
-                assert_vectors_kept(storage, scope, new)
-                assert_columns_agree(storage, scope)
-            assert sum(calls) >= 78
+                assert_vectors_kept(vectors, scope, EMBEDDER)
+            vectors.reembed(space, encode)
+        assert vectors.space == space
+        assert sum(calls) >= 78
+        for number, scope in enumerate((ANN, BOB)):
+            assert vectors.snapshot(scope).records == before[number].records
+            assert_vectors_kept(vectors, scope, new)
+            assert_columns_agree(vectors, scope)
+
+
+class _Interrupted(Exception):
+    """Stands for whatever stops the work half-way."""
 
 
 def _copy(columns: Columns) -> dict[str, object]:

@@ -1,0 +1,224 @@
+"""``nanomem search``, ``history``, ``as-of`` and ``get``: what is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from ..errors import NotFoundError
+from ..pipeline.search import MODES
+from ..records import KINDS
+from ..results import SearchResults
+from .common import Session, echo_json
+from .opening import opened
+from .options import TIME, as_of_option, entity_option, filter_option, ids_option, known_at_option, memory_command
+from .show import count, date, labelled, plain, print_entries, print_table, shown_text, standing
+
+__all__ = ["as_of", "get", "history", "search"]
+
+_ALL_KINDS = [*(kind for kind in KINDS if kind != "purged"), "all"]
+
+top_k_option = click.option("-k", "--top-k", type=click.IntRange(min=1), help="How many at most.")
+mode_option = click.option(
+    "--mode", type=click.Choice(MODES), help="Rank by vectors, by words (text), or by both (hybrid)."
+)
+min_score_option = click.option(
+    "--min-score", type=float, default=0.0, metavar="COSINE", help="Least similarity of an answer."
+)
+
+
+@memory_command(
+    "search",
+    examples=(
+        'nanomem search "where do I work?"',
+        "nanomem search coffee -k 5 --min-score 0.2 --filter source=cli",
+        'nanomem search "where do I work?" --known-at 2026-03-01',
+    ),
+)
+@click.argument("query")
+@top_k_option
+@mode_option
+@min_score_option
+@filter_option()
+@entity_option
+@as_of_option
+@known_at_option
+@click.option("--kind", type=click.Choice(_ALL_KINDS), default="fact", show_default=True, help="Kind of record.")
+@ids_option
+def search(session: Session, as_json: bool, query: str, kind: str, ids: bool, **options: Any) -> None:
+    """Find what answers QUERY best, with the standing of each value.
+
+    A value that was replaced or has ended is marked SUPERSEDED or ENDED.
+    """
+    with opened(session, "read") as memory:
+        found = memory.search(query, kind=None if kind == "all" else kind, **options)
+    _print_hits(found, as_json, ids)
+
+
+def _print_hits(found: SearchResults, as_json: bool, ids: bool, **extra: Any) -> None:
+    if as_json:
+        echo_json(
+            {
+                **extra,
+                "query": found.summary["query"],
+                "returned": found.returned,
+                "n_above_floor": found.n_above_floor,
+                "n_distinct_found": found.n_distinct_found,
+                "truncated": found.truncated,
+                "sub_queries": found.sub_queries,
+                "explain": found.explain(),
+                "results": labelled(found),
+            }
+        )
+        return
+    headers = [">#", "date (UTC)", "standing", "text", ">score", "source", *(["id"] if ids else [])]
+    rows = [
+        [number, date(hit.timestamp), standing(hit), shown_text(hit), f"{hit.score:.3f}", hit.source, hit.id]
+        for number, hit in enumerate(found, 1)
+    ]
+    if rows:
+        print_table(headers, (row[: len(headers)] for row in rows))
+    else:
+        click.echo("Nothing was found.")
+    if found.explain():
+        click.echo(found.explain())
+
+
+@memory_command(
+    "history",
+    examples=(
+        'nanomem history "where do I work?"',
+        "nanomem history --entity employer --max 2",
+    ),
+)
+@click.argument("query", required=False)
+@click.option("--id", metavar="ID", help="The fact that this record is a value of.")
+@entity_option
+@click.option("-n", "--max", "most", type=click.IntRange(min=1), help="Only the newest values, this many.")
+@filter_option(help="Only facts that match; may be repeated.")
+@as_of_option
+@known_at_option
+@ids_option
+def history(session: Session, as_json: bool, most: int | None, ids: bool, **options: Any) -> None:
+    """Show every value that one fact has had, the oldest first.
+
+    Name the fact by a QUERY that finds it, by --entity, or by the --id of one of its values.
+    """
+    if sum(options[name] is not None for name in ("query", "id", "entity")) != 1:
+        raise click.UsageError("give one of QUERY, --id and --entity")
+    with opened(session, "read") as memory:
+        values = memory.history(**options)
+    shown = values if most is None else values[-most:]
+    if as_json:
+        echo_json({"total": len(values), "returned": len(shown), "results": labelled(shown)})
+        return
+    if not values:
+        click.echo("No such fact is remembered.")
+        return
+    print_entries(shown, ids=ids)
+    if len(shown) < len(values):
+        click.echo(f"The newest {len(shown)} of {count(len(values), 'value')}.")
+    elif len(values) == 1:
+        click.echo(_single(values[0]))
+    else:
+        click.echo(f"{count(len(values), 'value')}.")
+
+
+def _single(value: Any) -> str:
+    if value.status == "purged":
+        return "This fact was purged; nothing of its text is left."
+    if value.entity is None:
+        return "1 value. It belongs to no chain, so nobody knows whether it has changed."
+    if not value.declared:
+        return "1 value. Its attribute was guessed from the wording, so other values may stand elsewhere."
+    return "1 value: nothing has replaced it."
+
+
+@memory_command(
+    "as-of",
+    examples=(
+        'nanomem as-of 2026-03-01 "where do I work?"',
+        "nanomem as-of 2026-03-01",
+    ),
+)
+@click.argument("when", type=TIME)
+@click.argument("query", required=False)
+@top_k_option
+@mode_option
+@min_score_option
+@filter_option()
+@entity_option
+@known_at_option
+@ids_option
+def as_of(
+    session: Session,
+    as_json: bool,
+    when: float,
+    query: str | None,
+    top_k: int | None,
+    mode: Any,
+    min_score: float,
+    ids: bool,
+    **options: Any,
+) -> None:
+    """Answer QUERY as things were at WHEN; without QUERY, every fact that held then.
+
+    WHEN is a date or time such as 2026-03-01 or 2026-03-01T09:30:00Z, or a number of unix seconds. What names no zone
+    is UTC.
+    """
+    options["as_of"] = when
+    if query is not None:
+        with opened(session, "read") as memory:
+            found = memory.search(query, top_k, mode=mode, min_score=min_score, **options)
+        if not as_json:
+            click.echo(f"As of {date(when)}:")
+        _print_hits(found, as_json, ids, as_of=when)
+        return
+    with opened(session, "read") as memory:
+        values = memory.current(**options)
+    if as_json:
+        echo_json({"as_of": when, "results": labelled(values)})
+    else:
+        click.echo(f"As of {date(when)}:")
+        print_entries(values, "No fact held then.", ids=ids)
+
+
+@memory_command("get", examples=("nanomem get 0190d1f3c2a4…", "nanomem get meeting-notes --json"))
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+def get(session: Session, as_json: bool, ids: Sequence[str]) -> None:
+    """Show whole records by their ids."""
+    with opened(session, "read") as memory:
+        found = [memory.get(id) for id in ids]
+    missing = [id for id, entry in zip(ids, found, strict=True) if entry is None]
+    entries = [entry for entry in found if entry is not None]
+    if as_json:
+        echo_json({"results": labelled(entries), "missing": missing})
+    else:
+        for number, entry in enumerate(entries):
+            if number:
+                click.echo()
+            _print_record(entry)
+    if missing:
+        raise NotFoundError(f"there is no record with the id {', '.join(map(repr, missing))}", id=missing[0])
+
+
+def _print_record(entry: Any) -> None:
+    rows = {
+        "id": entry.id,
+        "kind": entry.kind,
+        "entity": entry.entity and f"{entry.entity} ({'declared' if entry.declared else 'inferred'})",
+        "standing": standing(entry),
+        "true from": date(entry.timestamp),
+        "true to": date(entry.valid_to),
+        "recorded": date(entry.recorded_at),
+        "revision": entry.revision,
+        "version": entry.version,
+        "source": entry.source,
+        **{f"metadata {key}": value for key, value in entry.metadata.items()},
+    }
+    for name, value in rows.items():
+        if value not in (None, ""):
+            click.echo(plain(f"{name}: {value}"))
+    click.echo(plain(entry.text))

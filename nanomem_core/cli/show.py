@@ -1,0 +1,124 @@
+"""How records, times and sizes are shown to a person, and given to a program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..results import Entry, staleness_label
+from ..times import format_time, system_clock
+from .common import console
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = [
+    "count",
+    "date",
+    "duration",
+    "labelled",
+    "plain",
+    "print_entries",
+    "print_table",
+    "shown_text",
+    "size",
+    "standing",
+    "table",
+]
+
+_LONGEST = 300
+_DAY = 86400.0
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (9, 10)}
+
+
+def plain(text: str) -> str:
+    """`text` with its control characters as escapes: a stored text must not steer the terminal."""
+    return text.translate(_CONTROLS)
+
+
+def shown_text(entry: Mapping[str, Any]) -> str:
+    """The text on one line, of a long one the passage that fits; `nanomem get` shows all of it."""
+    text = " ".join(str(entry.get("passage") or entry["text"]).split())
+    return plain(text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…")
+
+
+def date(seconds: float | None) -> str:
+    """ISO 8601, UTC, to the minute; midnight as the date alone, and nothing for None."""
+    if seconds is None:
+        return ""
+    return format_time(seconds // 60 * 60).replace("T", " ").removesuffix(":00Z").removesuffix(" 00:00")
+
+
+def duration(seconds: float | None) -> str:
+    """A length of time in the unit that fits, ``-`` for None."""
+    if seconds is None:
+        return "-"
+    for unit, name in ((365.25 * _DAY, "years"), (30.44 * _DAY, "months"), (_DAY, "days"), (3600.0, "hours")):
+        if abs(seconds) >= 2 * unit:
+            return f"{seconds / unit:.1f} {name}" if name == "years" else f"{round(seconds / unit)} {name}"
+    return f"{round(seconds / 60)} minutes" if abs(seconds) >= 120 else f"{round(seconds)} seconds"
+
+
+def size(number: int) -> str:
+    """A number of bytes."""
+    value = float(number)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if value < 1024 or unit == "GiB":
+            break
+        value /= 1024
+    return f"{number} bytes" if unit == "bytes" else f"{value:.1f} {unit}"
+
+
+def count(number: int, noun: str) -> str:
+    """``1 record``, ``2 records``."""
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"{number} {noun if number == 1 else plural}"
+
+
+def standing(entry: Mapping[str, Any], now: float | None = None) -> str:
+    """Where a value stands: ``current``, or that it was superseded or ended, and when; nothing where nobody knows.
+
+    `now` is the time that the age is told from, the present by default.
+    """
+    label = staleness_label(entry, system_clock() if now is None else now)
+    return label.partition(":")[0] if label else {"current": "current", "purged": "purged"}.get(entry["status"], "")
+
+
+def labelled(entries: Iterable[Entry], now: float | None = None) -> list[dict[str, Any]]:
+    """Entries for ``--json``: their fields, and ``label``, the warning of a value that no longer holds."""
+    now = system_clock() if now is None else now
+    return [{**entry, "label": staleness_label(entry, now)} for entry in entries]
+
+
+def table(*headers: str) -> Table:
+    """An empty table in the form that all commands use; a header that starts with ``>`` makes a column of numbers."""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for header in headers:
+        text = header.removeprefix(">")
+        made.add_column(text, justify="right" if header != text else "left", overflow="fold")
+    return made
+
+
+def print_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print a table; what is no text is shown as its ``str``, None as nothing."""
+    made = table(*headers)
+    for row in rows:
+        made.add_row(*("" if cell is None else plain(str(cell)) for cell in row))
+    console().print(made)
+
+
+def print_entries(
+    entries: Sequence[Mapping[str, Any]], nothing: str = "", *, ids: bool = False, now: float | None = None
+) -> None:
+    """Print records as a table, with their ids if `ids`; the sentence `nothing` where there are none."""
+    if not entries:
+        click.echo(nothing)
+        return
+    headers = ["date (UTC)", "standing", "entity", "text", *(["id"] if ids else [])]
+    rows = [[date(e["timestamp"]), standing(e, now), e["entity"], shown_text(e), e["id"]] for e in entries]
+    print_table(headers, (row[: len(headers)] for row in rows))

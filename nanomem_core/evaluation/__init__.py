@@ -1,0 +1,1 @@
+"""Measuring a memory on published data sets, which the user provides."""

@@ -1,0 +1,315 @@
+"""The store that keeps everything in one file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import ClassVar
+
+from nanomem_core.changes import Plan, Vectors, check_vectors
+from nanomem_core.columns import Columns, MemoryColumns, kind_code
+from nanomem_core.errors import EmbedderMismatchError, InputError, NotFoundError, ReadOnlyError
+from nanomem_core.interfaces import Damage, Storage, VectorSpace
+from nanomem_core.records import Record, Scope
+
+from .check import inspect
+from .columns import ScopeColumns, read_records
+from .documents import delete_entry, encode_vectors, put_entry
+from .engine import Arena, Durability, Written
+from .format import COMMIT, FORMAT_VERSION, SPACE, Entry, VectorDtype
+from .log import VaultFile
+from .reembed import reembed
+from .rewrite import deleted_ids
+from .table import Table
+
+__all__ = ["ArenaStorage"]
+
+
+class ArenaStorage(Storage):
+    """Keeps records and their vectors in one append-only file. A commit is one write and a shared fsync.
+
+    Beside the file stand ``<path>.lock``, ``<path>.index`` (derived; it may be deleted), ``<path>.reembed`` (while the
+    vectors are replaced) and ``<path>.quarantine`` (after a repair). A missing file is created by the first write.
+
+    Args:
+        path: the file.
+        vector_dtype: how vectors are stored in a file that is created; an existing one keeps its own.
+        durability: ``fsync``: a commit survives a loss of power; ``os``: it survives the end of the process.
+        lock_timeout: seconds to wait for other writers.
+        read_only: refuse writes, and leave no trace beside the file.
+
+    Raises:
+        NotFoundError: `read_only`, and there is no file.
+        FormatError: the file is of another kind, or a newer version.
+    """
+
+    name: ClassVar[str] = "arena"
+    keeps_vectors: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        path: str | Path = "memory.dat",
+        vector_dtype: VectorDtype = "float16",
+        durability: Durability = "fsync",
+        lock_timeout: float = 30.0,
+        read_only: bool = False,
+    ) -> None:
+        _check_choice("vector_dtype", vector_dtype, ("float16", "float32"))
+        _check_choice("durability", durability, ("fsync", "os"))
+        # The file itself, not a link to it, is what rewrites replace; and all its names share one lock.
+        target = os.path.realpath(os.path.expanduser(path))
+        if read_only and not os.path.exists(target):
+            raise NotFoundError(f"{target}: expected a file to read; there is none", id=target)
+        self._arena = Arena(
+            target,
+            vector_dtype=vector_dtype,
+            durability=durability,
+            lock_timeout=lock_timeout,
+            read_only=read_only,
+        )
+
+    @property
+    def path(self) -> str:
+        """The file, as an absolute path."""
+        return self._arena.path
+
+    def close(self) -> None:
+        self._arena.close()
+
+    # Reading.
+
+    def scopes(self) -> list[Scope]:
+        return self._arena.read(lambda table: [state.scope for state in table.scopes if state.alive], [])
+
+    def head(self, scope: Scope) -> int:
+        return self._arena.read(lambda table: table.head(scope), 0)
+
+    def get(self, scope: Scope, id: str) -> Record | None:
+        def get(table: Table) -> Record | None:
+            row = table.find(scope, id)
+            return None if row is None else table.record(row)
+
+        return self._arena.read(get, None)
+
+    def scan(self, scope: Scope, kind: str | None = None) -> Iterator[Record]:
+        def offsets(table: Table) -> tuple[VaultFile, list[int]] | None:
+            code = table.codes.get(scope)
+            if code is None:
+                return None
+            rows = table.rows_by_birth(code)
+            if kind is not None:
+                rows = rows[table.take("kind", rows) == kind_code(kind)]
+            return table.file, table.take("row_offset", rows).tolist()
+
+        found = self._arena.read(offsets, None)
+        return iter(()) if found is None else read_records(*found, self._arena.report)
+
+    def columns(self, scope: Scope) -> Columns:
+        def columns(table: Table) -> Columns | None:
+            code = table.codes.get(scope)
+            if code is None:
+                return None
+            held = table.listeners.get(code)
+            if not isinstance(held, ScopeColumns):
+                held = ScopeColumns(table.verified(), code, self._arena.mutex, self._arena.report)
+                table.listeners[code] = held
+            return held.columns()
+
+        found = self._arena.read(columns, None)
+        return found if found is not None else MemoryColumns(scope, 0, (), lambda id: None).columns()
+
+    def stats(self) -> dict[str, object]:
+        """Facts about the store. `dead_rows` is what `compact` would drop, `indexed_rows` what opening need not read,
+        `damaged` the places that reading met; `check` finds all."""
+        arena = self._arena
+        nothing: dict[str, object] = {}
+        facts: dict[str, object] = {
+            "storage": self.name,
+            "file_path": arena.path,
+            "format_version": FORMAT_VERSION,
+            "durability": arena.durability,
+            "read_only": arena.read_only,
+            "vector_dtype": arena.vector_dtype,
+            "file_size": 0,
+            "records": 0,
+            "scopes": 0,
+            "dead_rows": 0,
+            "damaged": 0,
+            "torn_tail_bytes": 0,
+            "indexed_rows": 0,
+            "embedder": None,
+            "dim": None,
+            "uuid": None,
+        }
+        return facts | arena.read(_facts, nothing)
+
+    # Writing.
+
+    @contextlib.contextmanager
+    def transaction(self, scope: Scope) -> Iterator[ArenaTransaction]:
+        with self._arena.writing():
+            transaction = ArenaTransaction(self, scope)
+            yield transaction
+        self._arena.sync(transaction.written)
+
+    def _apply(self, plan: Plan) -> Written:
+        def entries(table: Table | None) -> list[Entry]:
+            return [
+                *(_put(table, self._arena, plan.scope, put.record, put.vectors) for put in plan.puts),
+                *(delete_entry(plan.scope, id, _birth(table, plan.scope, id)) for id in plan.deletes),
+            ]
+
+        made = self._arena.read(entries, None)
+        label = (plan.scope.user, plan.scope.agent)
+        return self._arena.append(COMMIT, label, entries(None) if made is None else made, plan.head)
+
+    def erase(self, scope: Scope) -> None:
+        """See `Storage`. The file is written anew; bytes that no scope can be told of are lost with it."""
+        arena = self._arena
+        with arena.writing() as table:
+            if table is None:
+                return
+            absent = scope not in table.codes and not table.gaps
+            if not absent:
+                others = [flaw for flaw in inspect(table.file) if flaw.scope not in (None, scope)]
+                arena.set_aside(table.file, others)
+            arena.keep_set_aside(lambda owner, id: owner not in (None, scope))
+            arena.remove_derived()
+            if not absent:
+                arena.rewrite(skip=scope, leave_out_damaged=True)
+
+    def compact(self) -> int:
+        """See `Storage`. Also drops what was set aside of records that were deleted or written again.
+
+        Raises:
+            CorruptionError: a record is damaged; `repair` sets it aside.
+        """
+        arena = self._arena
+        with arena.writing():
+            table = arena.read(Table.verified, None)
+            if table is None:
+                return 0
+            if table.dead:
+                table.require_sound()
+            deleted = set(deleted_ids(table.file, table.end))
+            arena.keep_set_aside(lambda owner, id: _still_wanted(table, deleted, owner, id))
+            if not table.dead:
+                arena.remove_leftovers()
+                return 0
+            arena.remove_derived()
+            return arena.rewrite()
+
+    def check(self) -> list[Damage]:
+        file = self._arena.read(lambda table: table.file, None)
+        return [] if file is None else [flaw.damage(self.path) for flaw in inspect(file)]
+
+    def repair(self) -> list[Damage]:
+        arena = self._arena
+        with arena.writing(cut=False) as table:
+            flaws = [] if table is None else list(inspect(table.file))
+            if table is not None and flaws:
+                arena.set_aside(table.file, flaws)
+                arena.rewrite(leave_out_damaged=True)
+        return [flaw.damage(self.path) for flaw in flaws]
+
+    # Vectors.
+
+    @property
+    def space(self) -> VectorSpace | None:
+        return self._arena.read(lambda table: table.space, None)
+
+    def adopt(self, space: VectorSpace) -> None:
+        if self._holds(self.space, space) or self._arena.read_only:
+            return
+        with self._arena.writing() as table:
+            if self._holds(None if table is None else table.space, space):
+                return
+            written = self._arena.append(SPACE, (space.embedder, space.dim))
+        self._arena.sync(written)
+
+    def _holds(self, held: VectorSpace | None, space: VectorSpace) -> bool:
+        if held is not None and held != space:
+            raise EmbedderMismatchError(self.path, held.embedder, held.dim, space.embedder, space.dim)
+        return held is not None
+
+    def reembed(
+        self,
+        space: VectorSpace,
+        encode: Callable[[list[Record]], list[Vectors]],
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> int:
+        """See `Storage`. Records that have no vectors although they have a text get some, but for messages."""
+        if self._arena.read_only:
+            raise ReadOnlyError(f"{self.path}: the store was opened with read_only; open it without to write")
+        return reembed(self._arena, space, encode, progress)
+
+
+class ArenaTransaction:
+    """Sole write access to an arena, for one scope."""
+
+    def __init__(self, storage: ArenaStorage, scope: Scope) -> None:
+        self._storage = storage
+        self._scope = scope
+        self.written: Written | None = None
+
+    @property
+    def head(self) -> int:
+        return self._storage.head(self._scope)
+
+    def get(self, id: str) -> Record | None:
+        return self._storage.get(self._scope, id)
+
+    def tip(self, chain: str) -> int:
+        return self._storage._arena.read(lambda table: table.tip(self._scope, chain), 0)
+
+    def apply(self, plan: Plan) -> None:
+        if plan.scope != self._scope:
+            raise InputError(f"plan: expected one for the scope {self._scope}; found {plan.scope}")
+        self.written = self._storage._apply(plan)
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise InputError(f"{name}: expected {' or '.join(choices)}; found {value!r}")
+
+
+def _birth(table: Table | None, scope: Scope, id: str) -> int:
+    """What names the record in the file; 0 for a new one."""
+    row = None if table is None else table.find(scope, id)
+    return 0 if table is None or row is None else table.birth(row)
+
+
+def _put(table: Table | None, arena: Arena, scope: Scope, record: Record, vectors: Vectors | None) -> Entry:
+    birth = _birth(table, scope, record.id)
+    if vectors is None:
+        return put_entry(scope, record, birth, b"", 0)
+    if table is None or table.space is None:
+        raise InputError(f"{arena.path}: expected adopt() before the first vectors; it was not called")
+    rows = check_vectors(vectors, table.space.dim, f"vectors of {record.id!r}")
+    return put_entry(scope, record, birth, encode_vectors(rows, table.file.header.dtype), len(rows))
+
+
+def _still_wanted(table: Table, deleted: set[tuple[Scope, str]], scope: Scope | None, id: str | None) -> bool:
+    """False if bytes that were set aside are, or could be, of a record that was deleted or written again."""
+    if scope is None or id is None:
+        return table.dead == 0
+    return (scope, id) not in deleted and table.find(scope, id) is None
+
+
+def _facts(table: Table) -> dict[str, object]:
+    header, size, space = table.file.header, table.file.size(), table.space
+    return {
+        "vector_dtype": header.dtype,
+        "file_size": size,
+        "records": sum(state.alive for state in table.scopes),
+        "scopes": sum(state.alive > 0 for state in table.scopes),
+        "dead_rows": table.dead,
+        "damaged": len(table.damaged) + table.gaps,
+        "torn_tail_bytes": size - table.end,
+        "indexed_rows": table.indexed,
+        "embedder": None if space is None else space.embedder,
+        "dim": None if space is None else space.dim,
+        "uuid": header.uuid.hex(),
+    }

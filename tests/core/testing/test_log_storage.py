@@ -1,0 +1,20 @@
+"""The contracts accept a correct store on disk."""
+
+from functools import partial
+
+import pytest
+
+from nanomem_core.testing import DurabilityContract, StorageContract
+from tests.core.testing.log_storage import LogStorage
+
+
+class TestLogStorage(StorageContract):
+    @pytest.fixture
+    def make_storage(self, tmp_path):
+        return partial(LogStorage, tmp_path)
+
+
+class TestLogStorageDurability(DurabilityContract):
+    @pytest.fixture
+    def make_storage_at(self):
+        return LogStorage
