@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from .chains import ChainView, Standing, read_chains, standing, visible
-from .columns import Columns
+from .columns import Columns, kind_code
 from .errors import ConflictError
 from .filters import Filter
 from .records import Record, normalize_entity
 from .results import Entry, make_entry
-from .view import View
+from .view import View, read_rows
 
 __all__ = ["Frame"]
 
@@ -80,15 +80,20 @@ class Frame:
         return standing(self.columns, row, chains.get(int(self.columns.chain[row])), self.at, self.ends)
 
     def records(self, rows: Iterable[int]) -> dict[int, Record]:
-        """The records of `rows`, in their order; rows that can't be read are left out."""
-        wanted = np.fromiter(rows, np.intp)
-        source = self.columns.source
-        found = source.records(wanted)
-        if len(found) == len(wanted):
-            return dict(zip(wanted.tolist(), found, strict=True))
-        readable = {record.id: record for record in found}
-        ids = source.ids(wanted)
-        return {row: readable[id] for row, id in zip(wanted.tolist(), ids, strict=True) if id in readable}
+        """The records of `rows`, in their order; left out where they can't be read, or don't belong here any more."""
+        found = read_rows(self.columns.source, np.fromiter(rows, np.intp))
+        return {row: record for row, record in found if self._belongs(row, record)}
+
+    def _belongs(self, row: int, record: Record) -> bool:
+        """False for a newer version of a record (see `read_rows`) that would not be found in this frame."""
+        columns = self.columns
+        code = int(columns.chain[row])
+        return (
+            record.valid_from == columns.valid_from[row]
+            and kind_code(record.kind) == columns.kind[row]
+            and record.chain == (columns.chains[code] if code >= 0 else None)
+            and (self.filter is None or not self.allowed[row] or self.filter.matches(record))
+        )
 
     def entries(self, rows: Iterable[int], extra: Mapping[int, Mapping[str, Any]] | None = None) -> dict[int, Entry]:
         """The entries of `rows`, in their order; `extra` holds further fields for some rows."""

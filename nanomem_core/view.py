@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from .index.lexical import LexicalIndex
 from .records import Record
 from .tokens import Tokenizer
 
-__all__ = ["View"]
+__all__ = ["View", "read_rows"]
 
 _BATCH = 4096
 
@@ -106,18 +106,17 @@ class View:
             self._follow(columns)
             if self._vectors is None:
                 self._vectors = VectorTable(self._dim())
-            for rows in _batches(columns, self._vectors_upto):
+            for stop, rows in _runs(columns, self._vectors_upto):
                 if self._embed is None:
                     matrix, owners = columns.source.vectors(rows)
                 else:
-                    found = [(row, record) for row, record in _records(columns.source, rows) if record.text]
+                    found = [(row, record) for row, record in read_rows(columns.source, rows) if record.text]
                     matrices = self._embed([record for _, record in found])
                     owners = np.repeat([row for row, _ in found], [len(m) for m in matrices]).astype(np.intp)
                     matrix = np.concatenate(matrices) if matrices else np.empty((0, self._dim()), np.float32)
                 self._vectors.append(matrix, owners)
-                # Told at once: if the embedder fails in a later batch, this one must not be added again.
-                self._vectors_upto = int(rows[-1]) + 1
-            self._vectors_upto = max(self._vectors_upto, len(columns))
+                # Told at once: if the embedder fails in the next run, this one must not be added again.
+                self._vectors_upto = stop
             return self._vectors
 
     def text_scores(self, columns: Columns, question: str, where: npt.NDArray[np.bool_]) -> npt.NDArray[np.float32]:
@@ -129,13 +128,13 @@ class View:
             self._follow(columns)
             if self._lexical is None:
                 self._lexical = LexicalIndex(self._tokenizer)
-            for start in range(self._lexical_upto, len(columns), _BATCH):
-                # Rows that died before they were read keep their numbers, with no text.
-                texts = [""] * min(_BATCH, len(columns) - start)
-                for row, record in _records(columns.source, _live(columns, start)):
-                    texts[row - start] = _searchable(record)
-                self._lexical.add(start, texts)
-                self._lexical_upto = start + len(texts)
+            for stop, rows in _runs(columns, self._lexical_upto):
+                # Rows that are not read keep their numbers, with no text.
+                texts = [""] * (stop - self._lexical_upto)
+                for row, record in read_rows(columns.source, rows):
+                    texts[row - self._lexical_upto] = _searchable(record)
+                self._lexical.add(self._lexical_upto, texts)
+                self._lexical_upto = stop
             inside = np.zeros(self._lexical_upto, np.bool_)
             inside[: len(where)] = where
             scores: npt.NDArray[np.float32] = self._lexical.scores(question, inside)[: len(where)]
@@ -170,12 +169,10 @@ class View:
         with self._lock:
             self._follow(columns)
             held = {key: self._values.setdefault(key, _Values()) for key in filter.names()}
-            for start in range(min(values.upto for values in held.values()), count, _BATCH):
-                found = _records(columns.source, _live(columns, start))
+            for stop, rows in _runs(columns, min(values.upto for values in held.values())):
+                found = read_rows(columns.source, rows)
                 for key, values in held.items():
-                    values.extend(
-                        min(start + _BATCH, count), ((row, record_value(record, key)) for row, record in found)
-                    )
+                    values.extend(stop, ((row, record_value(record, key)) for row, record in found))
             seen = {key: _Column(values.codes[:count], values.values) for key, values in held.items()}
             mask = filter.mask(seen)
             for column in seen.values():
@@ -183,25 +180,44 @@ class View:
             return mask
 
 
-def _batches(columns: Columns, first: int) -> Iterable[Rows]:
-    """The live rows from `first` on, in runs short enough to hold their records in memory."""
-    for start in range(first, len(columns), _BATCH):
-        rows = _live(columns, start)
-        if len(rows):
-            yield rows
+def read_rows(source: ColumnSource, rows: Rows) -> list[tuple[int, Record]]:
+    """Each row with its record; left out where that is gone or damaged.
 
-
-def _live(columns: Columns, start: int) -> Rows:
-    return np.flatnonzero(columns.live[start : start + _BATCH]) + start
-
-
-def _records(source: ColumnSource, rows: Rows) -> list[tuple[int, Record]]:
-    """Each row with its record; rows whose record can't be read are left out."""
+    Not every store keeps what was replaced. A row whose record was written again meanwhile comes with the newer version
+    rather than not at all, so that a record doesn't vanish from the answers for being corrected.
+    """
     records = source.records(rows)
     if len(records) == len(rows):
         return list(zip(rows.tolist(), records, strict=True))
-    by_id = dict(zip(source.ids(rows), rows.tolist(), strict=True))
-    return [(by_id[record.id], record) for record in records]
+    by_id = {record.id: record for record in records}
+    found = [
+        (row, by_id[id] if id in by_id else _newest(source, row, id))
+        for row, id in zip(rows.tolist(), source.ids(rows), strict=True)
+    ]
+    return [(row, record) for row, record in found if record is not None]
+
+
+def _newest(source: ColumnSource, row: int, id: str) -> Record | None:
+    """The record that replaced the one in `row`, None if there is none."""
+    newest = source.row(id)
+    while newest is not None and newest != row:
+        found = source.records(np.array([newest], np.intp))
+        if found:
+            return found[0]
+        row, newest = newest, source.row(id)
+    return None
+
+
+def _runs(columns: Columns, first: int) -> Iterator[tuple[int, Rows]]:
+    """The rows from `first` on in runs that are short enough to hold their records: the end of each, and what to read.
+
+    At first only live rows are read. Later those that died are, too: a slower reader may hold columns in which they
+    live.
+    """
+    for start in range(first, len(columns), _BATCH):
+        stop = min(start + _BATCH, len(columns))
+        rows = np.arange(start, stop)
+        yield stop, rows[columns.live[start:stop]] if first == 0 else rows
 
 
 def _searchable(record: Record) -> str:

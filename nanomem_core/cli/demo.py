@@ -91,7 +91,12 @@ _QUESTIONS = (
 )
 
 
-@click.command("demo", cls=Command, examples=("nanomem demo", "nanomem demo --keep story.dat"))
+@click.command(
+    "demo",
+    cls=Command,
+    keys=("today", "told", "asked", "after_reopening", "file_size"),
+    examples=("nanomem demo", "nanomem demo --keep story.dat"),
+)
 @click.option("--keep", type=click.Path(path_type=Path), metavar="PATH", help="Keep the memory in this new file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @pass_session

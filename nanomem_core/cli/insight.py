@@ -18,6 +18,7 @@ _BEGINNING = "0001-01-01"
 
 @memory_command(
     "changes",
+    keys=("results",),
     examples=(
         "nanomem changes --since 2026-01-01",
         "nanomem changes --since 2026-01-01 --until 2026-02-01 --entity employer",
@@ -25,7 +26,7 @@ _BEGINNING = "0001-01-01"
 )
 @click.option("--since", type=TIME, default=_BEGINNING, metavar="WHEN", help="Only later ones; all by default.")
 @click.option("--until", type=TIME, metavar="WHEN", help="Only up to this time, itself included.")
-@click.option("-n", "--limit", type=click.IntRange(min=1), help="The oldest ones, this many at most.")
+@click.option("-n", "--limit", type=click.IntRange(min=1), metavar="N", help="The oldest ones, this many at most.")
 @filter_option()
 @entity_option
 @known_at_option
@@ -48,6 +49,7 @@ def changes(session: Session, as_json: bool, **options: Any) -> None:
 
 @memory_command(
     "volatility",
+    keys=("results",),
     examples=("nanomem volatility", "nanomem volatility --min-revisions 1 --filter project=home"),
 )
 @click.option(
@@ -86,7 +88,11 @@ def volatility(session: Session, as_json: bool, **options: Any) -> None:
     )
 
 
-@memory_command("current", examples=("nanomem current", "nanomem current --entity employer --as-of 2026-03-01"))
+@memory_command(
+    "current",
+    keys=("results",),
+    examples=("nanomem current", "nanomem current --entity employer --as-of 2026-03-01"),
+)
 @filter_option()
 @entity_option
 @as_of_option
@@ -102,7 +108,11 @@ def current(session: Session, as_json: bool, ids: bool, **options: Any) -> None:
         print_entries(values, "No fact with an attribute is current.", ids=ids)
 
 
-@memory_command("entities", examples=("nanomem entities", "nanomem entities --filter project=home"))
+@memory_command(
+    "entities",
+    keys=("results",),
+    examples=("nanomem entities", "nanomem entities --filter project=home"),
+)
 @filter_option()
 def entities(session: Session, as_json: bool, **options: Any) -> None:
     """List every attribute that has values, with its newest one."""

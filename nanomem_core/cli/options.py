@@ -12,7 +12,7 @@ import click
 from ..errors import FilterError, TimeError
 from ..filters import parse_filter
 from ..times import parse_time
-from .common import Failure, Session, json_option, pass_session
+from .common import Failure, Session, pass_session
 
 __all__ = [
     "TIME",
@@ -32,13 +32,17 @@ Decorator = Callable[[Any], Any]
 
 
 class Command(click.Command):
-    """A command whose help ends with `examples`, each a line for the shell."""
+    """A command whose help ends with the `keys` of the object that ``--json`` prints, and with `examples` for the shell."""
 
-    def __init__(self, *args: Any, examples: Sequence[str], **extra: Any) -> None:
+    def __init__(self, *args: Any, examples: Sequence[str], keys: Sequence[str] = (), **extra: Any) -> None:
         super().__init__(*args, **extra)
         self.examples = tuple(examples)
+        self.keys = tuple(keys)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if self.keys:
+            formatter.write_paragraph()
+            formatter.write_text(f"--json prints an object with {', '.join(self.keys)}.")
         formatter.write_paragraph()
         formatter.write("Examples:\n")
         for example in self.examples:
@@ -46,16 +50,18 @@ class Command(click.Command):
 
 
 def memory_command(
-    name: str, *, examples: Sequence[str], group: click.Group | None = None
+    name: str, *, examples: Sequence[str], keys: Sequence[str] = (), group: click.Group | None = None
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """Make a command of a function of (session, as_json, …): with ``--json``, and the global options once more, so that
     they may also stand after the command."""
 
     def decorate(function: Callable[..., Any]) -> click.Command:
-        function = pass_session(function)
-        for option in (_AGENT, _USER, _VAULT, json_option):
-            function = option(function)
-        command = click.command(name, cls=Command, examples=examples)(function)
+        command = click.command(name, cls=Command, keys=keys, examples=examples)(pass_session(function))
+        command.params.append(click.Option(["--json", "as_json"], is_flag=True, help="Print JSON."))
+        for flag, metavar, help in _GLOBAL_OPTIONS:
+            command.params.append(
+                click.Option([flag], metavar=metavar, help=help, expose_value=False, callback=_override)
+            )
         if group is not None:
             group.add_command(command)
         return command
@@ -63,19 +69,17 @@ def memory_command(
     return decorate
 
 
+_GLOBAL_OPTIONS = (
+    ("--vault", "PATH", "Memory in this one file, whatever storage is set."),
+    ("--user", "NAME", "Whose memory."),
+    ("--agent", "NAME", "Which agent's memory of that user."),
+)
+
+
 def _override(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     session = ctx.find_object(Session)
     if session is not None and value is not None:
         session.override(str(param.name), value)
-
-
-def _global(flag: str, metavar: str, help: str) -> Decorator:
-    return click.option(flag, metavar=metavar, help=help, expose_value=False, callback=_override)
-
-
-_VAULT = _global("--vault", "PATH", "Memory in this one file, whatever storage is set.")
-_USER = _global("--user", "NAME", "Whose memory.")
-_AGENT = _global("--agent", "NAME", "Which agent's memory of that user.")
 
 
 class _Time(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2 only

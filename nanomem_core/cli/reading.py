@@ -20,7 +20,7 @@ __all__ = ["as_of", "get", "history", "search"]
 
 _ALL_KINDS = [*(kind for kind in KINDS if kind != "purged"), "all"]
 
-top_k_option = click.option("-k", "--top-k", type=click.IntRange(min=1), help="How many at most.")
+top_k_option = click.option("-k", "--top-k", type=click.IntRange(min=1), metavar="N", help="How many at most.")
 mode_option = click.option(
     "--mode", type=click.Choice(MODES), help="Rank by vectors, by words (text), or by both (hybrid)."
 )
@@ -31,6 +31,7 @@ min_score_option = click.option(
 
 @memory_command(
     "search",
+    keys=("query", "returned", "n_above_floor", "n_distinct_found", "truncated", "sub_queries", "explain", "results"),
     examples=(
         'nanomem search "where do I work?"',
         "nanomem search coffee -k 5 --min-score 0.2 --filter source=cli",
@@ -88,6 +89,7 @@ def _print_hits(found: SearchResults, as_json: bool, ids: bool, **extra: Any) ->
 
 @memory_command(
     "history",
+    keys=("total", "returned", "results"),
     examples=(
         'nanomem history "where do I work?"',
         "nanomem history --entity employer --max 2",
@@ -96,7 +98,7 @@ def _print_hits(found: SearchResults, as_json: bool, ids: bool, **extra: Any) ->
 @click.argument("query", required=False)
 @click.option("--id", metavar="ID", help="The fact that this record is a value of.")
 @entity_option
-@click.option("-n", "--max", "most", type=click.IntRange(min=1), help="Only the newest values, this many.")
+@click.option("-n", "--max", "most", type=click.IntRange(min=1), metavar="N", help="Only the newest values, this many.")
 @filter_option(help="Only facts that match; may be repeated.")
 @as_of_option
 @known_at_option
@@ -138,6 +140,7 @@ def _single(value: Any) -> str:
 
 @memory_command(
     "as-of",
+    keys=("as_of", "results"),
     examples=(
         'nanomem as-of 2026-03-01 "where do I work?"',
         "nanomem as-of 2026-03-01",
@@ -185,7 +188,11 @@ def as_of(
         print_entries(values, "No fact held then.", ids=ids)
 
 
-@memory_command("get", examples=("nanomem get 0190d1f3c2a4…", "nanomem get meeting-notes --json"))
+@memory_command(
+    "get",
+    keys=("results", "missing"),
+    examples=("nanomem get 0190d1f3c2a4…", "nanomem get meeting-notes --json"),
+)
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 def get(session: Session, as_json: bool, ids: Sequence[str]) -> None:
     """Show whole records by their ids."""

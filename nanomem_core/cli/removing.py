@@ -19,6 +19,7 @@ __all__ = ["delete", "forget", "prune", "purge"]
 
 @memory_command(
     "delete",
+    keys=("deleted", "ids", "missing"),
     examples=(
         "nanomem delete 0190d1f3c2a4…",
         "nanomem delete --where project=trial",
@@ -60,6 +61,7 @@ def delete(
 
 @memory_command(
     "forget",
+    keys=("deleted", "results"),
     examples=('nanomem forget "my locker code"', 'nanomem forget "my locker code" --top-k 3 --min-score 0.3 --yes'),
 )
 @click.argument("query")
@@ -96,6 +98,7 @@ def forget(session: Session, as_json: bool, query: str, yes: bool, **options: An
 
 @memory_command(
     "prune",
+    keys=("deleted", "bytes_regained", "dry_run", "would_delete"),
     examples=(
         "nanomem prune --older-than 365 --dry-run",
         "nanomem prune --free 1000000 --filter source=log",
@@ -171,7 +174,11 @@ def prune(
         click.echo(f"Deleted {count(deleted, 'fact')}; regained {size(regained)}.")
 
 
-@memory_command("purge", examples=("nanomem purge 0190d1f3c2a4…", "nanomem purge 0190d1f3c2a4… --yes --json"))
+@memory_command(
+    "purge",
+    keys=("purged",),
+    examples=("nanomem purge 0190d1f3c2a4…", "nanomem purge 0190d1f3c2a4… --yes --json"),
+)
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @yes_option
 def purge(session: Session, as_json: bool, ids: Sequence[str], yes: bool) -> None:

@@ -45,7 +45,11 @@ search:
 """
 
 
-@memory_command("init", examples=("nanomem init", "nanomem init --vault notes.dat", "nanomem init --embedder ollama"))
+@memory_command(
+    "init",
+    keys=("settings", "memory", "created", "embedder"),
+    examples=("nanomem init", "nanomem init --vault notes.dat", "nanomem init --embedder ollama"),
+)
 @click.option("--storage", metavar="NAME", help="Which storage; the one of the settings by default.")
 @click.option("--embedder", metavar="NAME", help="Which embedder; the one of the settings by default.")
 @click.option("--force", is_flag=True, help="Replace a nanomem.yaml that exists; a memory is never replaced.")

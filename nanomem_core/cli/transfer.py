@@ -28,6 +28,7 @@ after_option = click.option("--after", type=TIME, metavar="WHEN", help="Only wha
 
 @memory_command(
     "ingest",
+    keys=("files_indexed", "chunks_indexed", "skipped_unchanged", "failed"),
     examples=(
         "nanomem ingest notes.md",
         "nanomem ingest docs/ --extension md --extension txt --metadata project=manual",
@@ -107,6 +108,7 @@ def _ingest_file(memory: Any, path: Path, lines: int, overlap: int, metadata: Ma
 
 @memory_command(
     "import",
+    keys=("incoming", "added", "skipped", "renamed", "notes"),
     examples=(
         "nanomem import backup.jsonl",
         "nanomem import other.dat --user ann",
@@ -133,6 +135,7 @@ def import_(session: Session, as_json: bool, what: Sequence[str], password_stdin
     if not Path(path).exists():
         raise NotFoundError(f"{path}: there is no such file to import", id=path)
     password = sys.stdin.readline().rstrip("\r\n") if password_stdin else None
+    report: dict[str, Any]
     with opened(session, "create") as memory, progress_bar("importing") as progress:
 
         def tell(done: int) -> None:
@@ -143,7 +146,7 @@ def import_(session: Session, as_json: bool, what: Sequence[str], password_stdin
                 path, password, keep_vectors=keep_vectors, **session.named_scope, progress=tell
             )
         else:
-            report = memory.import_(path, **session.named_scope, progress=tell)
+            report = {**memory.import_(path, **session.named_scope, progress=tell), "notes": []}
     if as_json:
         echo_json(report)
         return
@@ -151,12 +154,13 @@ def import_(session: Session, as_json: bool, what: Sequence[str], password_stdin
         f"Imported {report['added']} of {count(report['incoming'], 'record')}; "
         f"{report['skipped']} were here already, {report['renamed']} got a new id."
     )
-    for rule, id, detail in report.get("notes", ()):
+    for rule, id, detail in report["notes"]:
         warn(f"{rule}: {id or path}: {detail}")
 
 
 @memory_command(
     "export",
+    keys=("exported", "target"),
     examples=(
         "nanomem export backup.jsonl --all-scopes",
         "nanomem export work.jsonl --where project=work",
@@ -184,6 +188,7 @@ def export(session: Session, as_json: bool, target: Path, force: bool, **options
 
 @memory_command(
     "merge",
+    keys=("incoming", "added", "duplicates_skipped"),
     examples=("nanomem merge phone.dat --dedup", "nanomem merge team.dat --project team-x --user-id ann"),
 )
 @click.argument("source", type=click.Path(path_type=Path))
@@ -205,7 +210,11 @@ def merge(session: Session, as_json: bool, source: Path, **options: Any) -> None
     )
 
 
-@memory_command("unmerge", examples=("nanomem unmerge phone.dat", "nanomem unmerge team-x --to team.dat"))
+@memory_command(
+    "unmerge",
+    keys=("removed",),
+    examples=("nanomem unmerge phone.dat", "nanomem unmerge team-x --to team.dat"),
+)
 @click.argument("name")
 @click.option("--to", "target", type=click.Path(path_type=Path), metavar="TARGET", help="Copy them there first.")
 def unmerge(session: Session, as_json: bool, name: str, target: Path | None) -> None:
@@ -217,6 +226,7 @@ def unmerge(session: Session, as_json: bool, name: str, target: Path | None) -> 
 
 @memory_command(
     "split",
+    keys=("targets", "purged"),
     examples=(
         "nanomem split --where project=work work.dat --purge",
         "nanomem split --key project projects/",

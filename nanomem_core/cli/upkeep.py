@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -18,7 +19,11 @@ from .show import count, print_table, size
 __all__ = ["compact", "doctor", "inspect", "reembed", "stats"]
 
 
-@memory_command("stats", examples=("nanomem stats", "nanomem stats --json"))
+@memory_command(
+    "stats",
+    keys=("storage", "scope", "total_documents", "chains", "head", "embedder", "embed_dim", "mode"),
+    examples=("nanomem stats", "nanomem stats --json"),
+)
 def stats(session: Session, as_json: bool) -> None:
     """Tell facts about the store: its size, how many records it holds, and whose vectors."""
     with opened(session, "read") as memory:
@@ -30,7 +35,11 @@ def stats(session: Session, as_json: bool) -> None:
     print_table(("fact", "value"), [*facts.items(), *scope.items()])
 
 
-@memory_command("inspect", examples=("nanomem inspect", "nanomem inspect --filter source=cli"))
+@memory_command(
+    "inspect",
+    keys=("total_documents", "kinds", "sources", "metadata_summary"),
+    examples=("nanomem inspect", "nanomem inspect --filter source=cli"),
+)
 @filter_option()
 def inspect(session: Session, as_json: bool, **options: Any) -> None:
     """Count the records by kind, source and metadata."""
@@ -52,7 +61,11 @@ def _by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-@memory_command("doctor", examples=("nanomem doctor", "nanomem doctor backup.dat --repair"))
+@memory_command(
+    "doctor",
+    keys=("damage", "left", "quarantine"),
+    examples=("nanomem doctor", "nanomem doctor backup.dat --repair"),
+)
 @click.argument("path", required=False)
 @click.option("--repair", is_flag=True, help="Set damaged parts aside, and make the rest whole.")
 @click.pass_context
@@ -66,17 +79,24 @@ def doctor(ctx: click.Context, session: Session, as_json: bool, path: str | None
     with opened_storage(session, "change" if repair else "read") as storage:
         found = storage.repair() if repair else storage.check()
         left = storage.check() if repair else found
+    quarantine = _quarantine(found) if repair else []
     if as_json:
-        echo_json({"damage": [_as_json(each) for each in found], "repaired": repair, "left": len(left)})
+        echo_json({"damage": [_as_json(each) for each in found], "left": len(left), "quarantine": quarantine})
     else:
         _print_damage(found)
         if not found:
             click.echo("No damage was found.")
         elif repair:
-            click.echo(f"Set aside {count(len(found), 'damaged place')}; {len(left)} left.")
+            click.echo(f"Set aside {count(len(found), 'damaged place')} in {', '.join(quarantine)}; {len(left)} left.")
         else:
             click.echo(f"{count(len(found), 'damaged place')}; `nanomem doctor --repair` sets them aside.")
     ctx.exit(1 if left else 0)
+
+
+def _quarantine(found: Sequence[Damage]) -> list[str]:
+    """The files in which a repair puts what is damaged: they stand beside the store."""
+    folders = {Path(damage.path).parent for damage in found}
+    return sorted(str(path) for folder in folders for path in folder.glob("*.quarantine"))
 
 
 def _as_json(damage: Damage) -> dict[str, Any]:
@@ -91,7 +111,11 @@ def _print_damage(found: Sequence[Damage]) -> None:
         )
 
 
-@memory_command("compact", examples=("nanomem compact",))
+@memory_command(
+    "compact",
+    keys=("bytes_regained",),
+    examples=("nanomem compact",),
+)
 def compact(session: Session, as_json: bool) -> None:
     """Regain the room of deleted records, and drop their bytes from the file."""
     with opened_storage(session, "change") as storage:
@@ -104,6 +128,7 @@ def compact(session: Session, as_json: bool) -> None:
 
 @memory_command(
     "reembed",
+    keys=("embedded", "embedder", "dim"),
     examples=(
         "nanomem reembed --to lexical",
         'nanomem reembed --to \'{"use": "lexical", "dim": 1024}\'',

@@ -23,7 +23,12 @@ def user() -> None:
     """List, show and delete the memories of users."""
 
 
-@memory_command("list", group=user, examples=("nanomem user list", "nanomem user list --vault memory.dat --json"))
+@memory_command(
+    "list",
+    keys=("results",),
+    group=user,
+    examples=("nanomem user list", "nanomem user list --vault memory.dat --json"),
+)
 def list_(session: Session, as_json: bool) -> None:
     """List the users and agents that have a memory in the store, with the number of records."""
     with opened_storage(session, "read") as storage:
@@ -36,7 +41,12 @@ def list_(session: Session, as_json: bool) -> None:
         click.echo("Nobody has a memory here.")
 
 
-@memory_command("show", group=user, examples=("nanomem user show ann",))
+@memory_command(
+    "show",
+    keys=("user", "agents"),
+    group=user,
+    examples=("nanomem user show ann",),
+)
 @click.argument("name")
 def show(session: Session, as_json: bool, name: str) -> None:
     """Show what the store holds of one user, agent by agent."""
@@ -62,7 +72,10 @@ def show(session: Session, as_json: bool, name: str) -> None:
 
 
 @memory_command(
-    "delete", group=user, examples=("nanomem user delete ann", "nanomem user delete ann --agent tutor --yes")
+    "delete",
+    keys=("deleted",),
+    group=user,
+    examples=("nanomem user delete ann", "nanomem user delete ann --agent tutor --yes"),
 )
 @click.argument("name")
 @yes_option

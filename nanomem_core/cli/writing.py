@@ -18,6 +18,7 @@ __all__ = ["add", "restore", "retract", "update"]
 
 @memory_command(
     "add",
+    keys=("ids",),
     examples=(
         'nanomem add "I work at Birch Labs" --entity employer',
         'nanomem add "I lived in Oslo" --entity city --timestamp 2021-05-01 --metadata project=home',
@@ -58,6 +59,7 @@ def add(session: Session, as_json: bool, text: str, lines: bool, **fields: Any) 
 
 @memory_command(
     "update",
+    keys=("id", "version"),
     examples=(
         'nanomem update 0190d1f3c2a4… "I work at Birch Labs" --metadata checked=true',
         "nanomem update 0190d1f3c2a4… --entity employer",
@@ -90,6 +92,7 @@ def update(session: Session, as_json: bool, id: str, **fields: Any) -> None:
 
 @memory_command(
     "retract",
+    keys=("id",),
     examples=(
         'nanomem retract --entity gym --at 2026-02-28 --reason "cancelled"',
         "nanomem retract 0190d1f3c2a4…",
@@ -117,7 +120,11 @@ def retract(session: Session, as_json: bool, id: str | None, entity: str | None,
         click.echo(f"Ended {ended}.")
 
 
-@memory_command("restore", examples=("nanomem restore 0190d1f3c2a4…",))
+@memory_command(
+    "restore",
+    keys=("id",),
+    examples=("nanomem restore 0190d1f3c2a4…",),
+)
 @click.argument("id")
 def restore(session: Session, as_json: bool, id: str) -> None:
     """Take back a `nanomem retract` of the record ID."""

@@ -23,7 +23,7 @@ class Lock:
     The lock file is created with mode 0600 and stays, since deleting it could let two owners in.
 
     Args:
-        path: the lock file; its directory must exist.
+        path: the lock file.
         timeout: seconds to wait for each of thread and process before LockTimeoutError.
     """
 

@@ -178,6 +178,7 @@ class Transfer(Removing):
             NotFoundError: no such file.
             FormatError: the file is no export, or of a newer version.
         """
+        self._check_open()
         if isinstance(source, Transfer):
             return self._unpack(source.parcels(all_scopes=True), user=user, agent=agent, progress=progress)
         if isinstance(source, (str, Path)):
@@ -206,6 +207,7 @@ class Transfer(Removing):
         current. `deduplicate` skips records whose chain and text (but for case and outer spaces) are here already.
         Returns ``incoming``, ``added`` and ``duplicates_skipped``.
         """
+        self._check_open()
         if isinstance(source, Transfer):
             origin, parcels = source, list(source.parcels(all_scopes=True))
             name = str(origin.storage.stats().get("file_path") or origin.storage.name)
@@ -260,7 +262,12 @@ class Transfer(Removing):
     def _sibling(self, path: str | Path, read_only: bool = False) -> Transfer:
         """A memory over another file or folder of this store's kind, with the same embedder."""
         options = inspect.signature(type(self.storage)).parameters
-        place = "path" if "path" in options else "root"
+        place = next((name for name in ("path", "root") if name in options), None)
+        if place is None:
+            raise InputError(
+                f"{path}: the store {self.storage.name!r} has no place on disk, so there is no other of its kind; "
+                "use a .jsonl file, or another memory"
+            )
         spec: dict[str, Any] = {"use": type(self.storage), place: str(path)}
         if read_only and "read_only" in options:
             spec["read_only"] = True

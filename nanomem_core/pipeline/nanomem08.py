@@ -3,20 +3,21 @@
 The vault is copied to a private temporary directory and opened read-only there, so that neither the file nor its
 directory changes. No embedder is needed: the stored vectors come along.
 
-What has no place in a record is turned by fixed rules, and each time one applies there is a `Note`:
+What can't come along as it is follows fixed rules, and each time one applies there is a `Note`:
 
-* ``joined``: a text the old package divided becomes one record under the document's id, with one vector for each
-  piece. Where the stored fingerprint matches, the text is exactly what was added.
-* ``inexact``: it does not match, since the old package keeps no white space between sentences. The pieces are joined by
-  blank lines, without what they repeat of one another.
+* ``joined``: a text the old package divided becomes one record under the document's id. It has no vectors, since the
+  old pieces are not the `passages` that vectors belong to. The text is exactly what was added: its fingerprint
+  matches.
+* ``inexact``: likewise, but the fingerprint does not match, as the old package kept no white space between sentences.
+  The pieces are joined by blank lines, without what they repeat of one another.
 * ``incomplete``: pieces of a document are missing.
 * ``duplicate_id``: several rows have one id. The last one written keeps it, as `get` found that one; the earlier ones
   get ``{id}~1``, ``{id}~2``, … in order.
 * ``bad_id``: the id is empty or can't be stored; it becomes ``old-`` and 20 hex digits of its SHA-256.
 * ``renamed_key``: a metadata key that a record has as a field, such as ``text``, gets ``old_`` before it.
 * ``entity``: the name can't be normalised; the record stands in no chain and keeps the name as ``old_entity``.
-* ``time``: the time is in milliseconds (it is divided by 1000), or no date at all (it becomes 0, and ``old_timestamp``
-  keeps it).
+* ``time``: the time is in milliseconds (it is divided by 1000), or no date at all (it becomes 0, and
+  ``old_timestamp`` keeps it).
 * ``vectors``: the vector comes from the offline encoder in a vault of a model's vectors, and is left out.
 * ``torn_tail``: the file ends with bytes of an unfinished write.
 """
@@ -65,6 +66,8 @@ class Note:
 @dataclass(frozen=True, slots=True)
 class OldVault:
     """A vault of nanomem 0.8: iterate over it for records and their vectors, in the order they were written.
+
+    A record of an undivided text has one vector, others none.
 
     Attributes:
         dim: numbers in a vector.
@@ -292,7 +295,7 @@ class _Reader:
             return None
 
     def _text(self, document: _Document, id: str) -> str:
-        if len(document.rows) == document.total == 1:
+        if not document.rows[0]["metadata"].get("is_chunked"):
             return str(document.rows[0]["text"])
         pieces = [str(row["text"]) for row in document.rows]
         if len(pieces) < document.total:
@@ -305,10 +308,13 @@ class _Reader:
         return text
 
     def _vectors(self, document: _Document, id: str) -> Vectors | None:
-        if self.mixed and any(row["metadata"].get("embed_backend") == OFFLINE for row in document.rows):
+        row = document.rows[0]
+        if row["metadata"].get("is_chunked"):
+            return None
+        if self.mixed and row["metadata"].get("embed_backend") == OFFLINE:
             self._note("vectors", id, "its vector is of the offline encoder, and was left out")
             return None
-        return check_vectors([row["embedding"] for row in document.rows], self.dim, f"vectors of {id!r}")
+        return check_vectors(row["embedding"], self.dim, f"vector of {id!r}")
 
     def _note(self, rule: str, id: str, detail: str) -> None:
         self.notes.append(Note(rule, id, detail))

@@ -158,6 +158,11 @@ class Arena:
                 self.cut_tail(table)
             yield table
 
+    def present(self) -> bool:
+        """True if there is a file; raises as `writing` does if it may not be written."""
+        self._check_writable()
+        return os.path.exists(self.path)
+
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError(f"{self.path}: the store was closed; open it again")

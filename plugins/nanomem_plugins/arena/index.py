@@ -7,6 +7,7 @@ that is looked at before the page is first used. Whatever doesn't fit, the vault
 
 from __future__ import annotations
 
+import bisect
 import json
 import mmap
 import struct
@@ -100,14 +101,11 @@ class Index:
     def find(self, table: str, key: int) -> Iterator[int]:
         """The values that stand beside `key` in the sorted sections ``<table>_hash`` and ``<table>_value``."""
         keys = f"{table}_hash"
-        low, high = 0, len(self._arrays[keys])
-        count = high
-        while low < high:
-            middle = (low + high) // 2
-            if self.item(keys, middle) < key:
-                low = middle + 1
-            else:
-                high = middle
+        count = len(self._arrays[keys])
+        if self._whole:
+            low = int(np.searchsorted(self._arrays[keys], np.uint64(key)))
+        else:
+            low = bisect.bisect_left(range(count), key, key=lambda number: self.item(keys, number))
         while low < count and self.item(keys, low) == key:
             yield self.item(f"{table}_value", low)
             low += 1

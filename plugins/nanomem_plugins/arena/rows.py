@@ -89,7 +89,7 @@ class Rows:
         """The numbers of some rows."""
         if self.index is None:
             return self._tail[name][rows]
-        base = self.index.column(name)
+        base = self._base_column(name)
         if not self._count:
             return base[rows]
         old = rows < self.base
@@ -103,11 +103,16 @@ class Rows:
         tail = self._tail[name][: self._count]
         if self.index is None:
             return tail
-        base = self.index.column(name)
-        if name == "live" and self._killed:
-            base = base.copy()
-            base[list(self._killed)] = False
+        base = self._base_column(name)
         return np.concatenate((base, tail)) if self._count else base
+
+    def _base_column(self, name: str) -> npt.NDArray[Any]:
+        assert self.index is not None
+        column = self.index.column(name)
+        if name == "live" and self._killed:
+            column = column.copy()
+            column[list(self._killed)] = False
+        return column
 
     def sections(self) -> Iterator[tuple[str, npt.NDArray[Any]]]:
         """What an index holds of the rows: every column, and the table from id hashes to live rows."""

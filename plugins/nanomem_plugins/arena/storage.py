@@ -11,7 +11,7 @@ from typing import ClassVar
 from nanomem_core.changes import Plan, Vectors, check_vectors
 from nanomem_core.columns import Columns, MemoryColumns, kind_code
 from nanomem_core.errors import EmbedderMismatchError, InputError, NotFoundError, ReadOnlyError
-from nanomem_core.interfaces import Damage, Storage, VectorSpace
+from nanomem_core.interfaces import Damage, Snapshot, Storage, VectorSpace
 from nanomem_core.records import Record, Scope
 
 from .check import inspect
@@ -19,7 +19,6 @@ from .columns import ScopeColumns, read_records
 from .documents import delete_entry, encode_vectors, put_entry
 from .engine import Arena, Durability, Written
 from .format import COMMIT, FORMAT_VERSION, SPACE, Entry, VectorDtype
-from .log import VaultFile
 from .reembed import reembed
 from .rewrite import deleted_ids
 from .table import Table
@@ -94,17 +93,25 @@ class ArenaStorage(Storage):
         return self._arena.read(get, None)
 
     def scan(self, scope: Scope, kind: str | None = None) -> Iterator[Record]:
-        def offsets(table: Table) -> tuple[VaultFile, list[int]] | None:
+        return self._at_head(scope, kind)[1]
+
+    def snapshot(self, scope: Scope, kind: str | None = None) -> Snapshot:
+        head, records = self._at_head(scope, kind)
+        return Snapshot(head, tuple(records))
+
+    def _at_head(self, scope: Scope, kind: str | None) -> tuple[int, Iterator[Record]]:
+        def found(table: Table) -> tuple[int, Iterator[Record]]:
             code = table.codes.get(scope)
             if code is None:
-                return None
+                return 0, iter(())
             rows = table.rows_by_birth(code)
             if kind is not None:
                 rows = rows[table.take("kind", rows) == kind_code(kind)]
-            return table.file, table.take("row_offset", rows).tolist()
+            offsets = table.take("row_offset", rows).tolist()
+            return table.head(scope), read_records(table.file, offsets, self._arena.report)
 
-        found = self._arena.read(offsets, None)
-        return iter(()) if found is None else read_records(*found, self._arena.report)
+        nothing: Iterator[Record] = iter(())
+        return self._arena.read(found, (0, nothing))
 
     def columns(self, scope: Scope) -> Columns:
         def columns(table: Table) -> Columns | None:
@@ -168,6 +175,8 @@ class ArenaStorage(Storage):
     def erase(self, scope: Scope) -> None:
         """See `Storage`. The file is written anew; bytes that no scope can be told of are lost with it."""
         arena = self._arena
+        if not arena.present():
+            return
         with arena.writing() as table:
             if table is None:
                 return
@@ -187,14 +196,17 @@ class ArenaStorage(Storage):
             CorruptionError: a record is damaged; `repair` sets it aside.
         """
         arena = self._arena
+        if not arena.present():
+            return 0
         with arena.writing():
             table = arena.read(Table.verified, None)
             if table is None:
                 return 0
             if table.dead:
                 table.require_sound()
-            deleted = set(deleted_ids(table.file, table.end))
-            arena.keep_set_aside(lambda owner, id: _still_wanted(table, deleted, owner, id))
+            if os.path.exists(arena.quarantine_path):
+                deleted = set(deleted_ids(table.file, table.end))
+                arena.keep_set_aside(lambda owner, id: _still_wanted(table, deleted, owner, id))
             if not table.dead:
                 arena.remove_leftovers()
                 return 0
@@ -207,6 +219,8 @@ class ArenaStorage(Storage):
 
     def repair(self) -> list[Damage]:
         arena = self._arena
+        if not arena.present():
+            return []
         with arena.writing(cut=False) as table:
             flaws = [] if table is None else list(inspect(table.file))
             if table is not None and flaws:

@@ -7,14 +7,15 @@ A file is a mapping with these parts; every scalar is a text, and all words are 
   ``other_possessives`` (her), ``possessive_marks`` ('s), ``articles``, ``relations`` (people with attributes of their
   own).
 * What: ``stops`` (what an attribute's name never holds), ``generic`` heads (that name no attribute), ``bare`` heads
-  (that name none alone), ``qualifiers`` (words that tell siblings apart), ``replaced_qualifiers``, ``trusted_qualifiers`` (words that make any head an
-  attribute but a ``vague`` one), ``past_modifiers`` and ``present_modifiers`` (words that only date a value),
-  ``singular`` (ending: replacement, the first that fits), ``plurals`` (words without a singular), ``families`` (bare
-  name: its heads).
+  (that name none alone), ``qualifiers`` (words that tell siblings apart), ``replaced_qualifiers``,
+  ``trusted_qualifiers`` (words that make any head an attribute but a ``vague`` one), ``past_modifiers`` and
+  ``present_modifiers`` (words that only date a value), ``singular`` (ending: replacement, the first that fits),
+  ``plurals`` (words without a singular), ``families`` (bare name: its heads).
 * Statements: ``connectives`` (what may stand before the subject of a clause), ``copulas``, ``past_copulas``,
-  ``change_verbs`` with ``change_targets``, ``negations``, ``states`` and ``verb_endings`` (what follows a copula but
-  is no value), ``places`` (what begins a value of known attributes only), ``anaphors`` (it), ``revision_marks`` (words that show that a value is new), ``question_words``,
-  ``sure_questions`` (which need no question mark), and ``unreal`` patterns of clauses that state no fact.
+  ``naming`` (called), ``change_verbs`` with ``change_targets``, ``negations``, ``states`` and ``verb_endings`` (what
+  follows a copula but is no value), ``places`` (what begins a value of known attributes only), ``anaphors`` (it),
+  ``revision_marks`` (words that show that a value is new), ``question_words``, ``sure_questions`` (which need no
+  question mark), and ``unreal`` patterns of clauses that state no fact.
 * Spelling: ``contractions`` and ``spellings`` (word: replacement), ``capitals_are_names`` (whether a capital inside a
   sentence shows that a word is a name), ``ordinals_have_dots`` (whether "4." may be a number inside a sentence).
 * ``classes``: for each attribute its ``heads``, its ``short`` heads (which count alone or with known qualifiers), its
@@ -113,6 +114,7 @@ class Grammar:
         self.connectives = words["connectives"]
         self.vague = words["vague"]
         self.articles = words["articles"]
+        self.naming = words["naming"]
         self.no_owners = words["no_owners"]
         self.negations = words["negations"]
         self.plurals = words["plurals"]
@@ -134,8 +136,8 @@ class Grammar:
         self.ordinals_have_dots = data.get("ordinals_have_dots") == "true"
         self.adverbs = frozenset(data["lists"].get("adverb", ()))
         self.families = {name: frozenset(map(_split, heads)) for name, heads in data.get("families", {}).items()}
-        self.classes = {name: _class(name, entry) for name, entry in data["classes"].items()}
-        self.heads = {head: cls for cls in self.classes.values() for head in cls.heads | cls.short | cls.guarded}
+        classes = [_class(name, entry) for name, entry in data["classes"].items()]
+        self.heads = {head: cls for cls in classes for head in cls.heads | cls.short | cls.guarded}
         compiler = _Compiler(data)
         self.unreal = compiler.any_of(data.get("unreal", ()))
         self.job_words = compiler.any_of(["<job_word>"])
@@ -152,6 +154,7 @@ _WORD_LISTS = (
     "connectives",
     "copulas",
     "generic",
+    "naming",
     "negations",
     "no_owners",
     "other_possessives",

@@ -44,11 +44,12 @@ class _Slot:
 class _Value:
     """What the sentence says of a slot.
 
-    It follows a copula, a verb of change and its target ("changed my gym to …"), or a verb of change alone, which takes a
-    value of known shape ("changed my number, it is …"); or it stands before ("Ann is my name").
+    It follows a copula, a word for naming ("is called"), a verb of change and its target ("changed my gym to …"), or
+    a verb of change alone, which takes a value of known shape ("changed my number, it is …"); or it stands before
+    ("Ann is my name").
     """
 
-    kind: Literal["copula", "change", "changed", "before"]
+    kind: Literal["copula", "naming", "change", "changed", "before"]
     words: Words
 
 
@@ -108,7 +109,8 @@ class Reading:
             # A named person may also be the one whom the user calls "her".
             readings = (slot, replace(slot, whose="other", owner=())) if slot.whose == "named" else (slot,)
             for reading in readings:
-                entity = self._entity(reading, without_modifiers(slot.words, self.grammar)[0])
+                words = without_modifiers(slot.words, self.grammar)[0]
+                entity = self._entity(reading, self._with_name(words) if self._names(slot.end) else words)
                 if entity is not None:
                     yield entity
         for frame, match in self._matches(self.grammar.questions, asked=True):
@@ -239,9 +241,13 @@ class Reading:
         offsets = (*self.sentence.offsets, len(self.sentence.text))
         if value is None or past or not words or not self._is_real(offsets[slot.begin], offsets[slot.end]):
             return None
+        if value.kind == "naming":
+            words = self._with_name(words)
         head = find_class(words, self.grammar)
         if head is not None and head.cls.shape:
             fits = shape_of(value.words, head.cls.shape)
+        elif value.kind == "naming":
+            fits = value.words[0] not in self.grammar.negations
         elif value.kind == "copula":
             fits = self._is_value(value.words, words, head)
         elif value.kind == "before":
@@ -260,13 +266,13 @@ class Reading:
         copula = grammar.copulas.length_at(words, end)
         if not copula and end < len(words) and words[end] in grammar.possessive_marks:
             copula = 1
-        if copula:
-            if not self._is_subject(slot):
-                return None
-            at = end + copula
-            while at < len(words) and words[at] in grammar.adverbs:
-                at += 1
-            return _Value("copula", words[at:]) if at < len(words) else None
+        at = end + copula
+        while copula and at < len(words) and words[at] in grammar.adverbs:
+            at += 1
+        naming = self._names(at)
+        if copula or naming:
+            value = words[at + naming :]
+            return _Value("naming" if naming else "copula", value) if value and self._is_subject(slot) else None
         before = slot.begin - 1
         while before > 0 and words[before] in grammar.adverbs:
             before -= 1
@@ -279,6 +285,14 @@ class Reading:
         if before > 0 and ends and grammar.copulas.length_at(words[: before + 1], before):
             return _Value("before", words[:before])
         return None
+
+    def _names(self, at: int) -> bool:
+        """Whether the word at `at` means that a name follows."""
+        return at < len(self.sentence.words) and self.sentence.words[at] in self.grammar.naming
+
+    def _with_name(self, words: Words) -> Words:
+        """What is named by "my dog is called": the dog's name, but not a name of the employer."""
+        return words if find_class(words, self.grammar) is not None else (*words, "name")
 
     def _is_subject(self, slot: _Slot) -> bool:
         """Whether the phrase begins its clause: in "one of my dogs is ill" nothing is said of "my dogs"."""
@@ -327,12 +341,9 @@ class Reading:
         if not words or len(words) > _MAX_NAME_WORDS:
             return False
         last = singular(words[-1], grammar)
-        if words[0] in grammar.trusted:
-            if len(words) == 1 or last in grammar.vague:
-                return False
-        elif last in grammar.relations or last in grammar.generic or last in grammar.vague:
+        if last in grammar.vague or (len(words) == 1 and last in grammar.bare | grammar.trusted):
             return False
-        elif len(words) == 1 and last in grammar.bare:
+        if words[0] not in grammar.trusted and (last in grammar.relations or last in grammar.generic):
             return False
         if not grammar.capitals_are_names:
             return True

@@ -20,9 +20,7 @@ def memory(cwd: Path) -> list[str]:
 def all_of(path: str) -> list[dict[str, object]]:
     """Every record of a memory, with its scope."""
     with Vault(path, read_only=True) as vault:
-        return [
-            {"user": parcel.scope.user, **parcel.record.to_dict()} for parcel in vault.parcels(all_scopes=True)
-        ]
+        return [{"user": parcel.scope.user, **parcel.record.to_dict()} for parcel in vault.parcels(all_scopes=True)]
 
 
 # Files in.
@@ -71,7 +69,7 @@ def test_an_export_brings_everything_back(memory: list[str], nanomem: Nanomem) -
     assert nanomem("retract", "--entity", "employer").exit_code == 0
     assert nanomem("export", "all.jsonl", "--all-scopes").stdout == "Exported 5 records to all.jsonl.\n"
     report = answer(nanomem("import", "all.jsonl", "--vault", "copy.dat", "--json"))
-    assert report == {"incoming": 5, "added": 5, "skipped": 0, "renamed": 0}
+    assert report == {"incoming": 5, "added": 5, "skipped": 0, "renamed": 0, "notes": []}
     assert all_of("copy.dat") == all_of("memory.dat")
     again = answer(nanomem("import", "all.jsonl", "--vault", "copy.dat", "--json"))
     assert (again["added"], again["skipped"]) == (0, 5)

@@ -130,7 +130,8 @@ def test_damage_is_shown_with_its_place_and_set_aside_by_a_repair(
 
     repaired = nanomem("doctor", "--repair")
     assert repaired.exit_code == 0
-    assert "quarantine" in repaired.stdout
+    assert str(cwd / "memory.dat.quarantine") in repaired.stdout
+    assert memory[2] in (cwd / "memory.dat.quarantine").read_text(encoding="utf-8")
     assert nanomem("doctor").stdout == "No damage was found.\n"
     assert texts(nanomem("history", "--entity", "employer", "--json")) == [
         "I work at Alder Foods as an engineer",
@@ -138,14 +139,13 @@ def test_damage_is_shown_with_its_place_and_set_aside_by_a_repair(
     ]
 
 
-def test_damage_that_is_met_while_reading_is_one_message(memory: list[str], cwd: Path, nanomem: Nanomem) -> None:
-    damage(cwd / "memory.dat", b"Peanuts make me ill")
-    result = nanomem("search", "where do I work?", "--json")
-    assert result.exit_code == 0
-    assert "nanomem doctor" in result.stderr
-    assert "RuntimeWarning" not in result.stderr
-    assert all(line.startswith("nanomem: ") for line in result.stderr.splitlines())
-    json.loads(result.stdout)
+def test_a_warning_of_the_store_is_one_message(memory: list[str], cwd: Path, nanomem: Nanomem) -> None:
+    with (cwd / "memory.dat").open("ab") as file:
+        file.write(b"a commit that was cut off")
+    result = nanomem("add", "another fact", "--json")
+    assert len(answer(result)["ids"]) == 1
+    [line] = result.stderr.splitlines()
+    assert line.startswith(f"nanomem: {cwd / 'memory.dat'} at byte ")
 
 
 def test_compacting_drops_the_bytes_of_what_was_deleted(memory: list[str], cwd: Path, nanomem: Nanomem) -> None:

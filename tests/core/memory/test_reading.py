@@ -397,7 +397,7 @@ def test_kinds_are_searched_apart(memory: Memory) -> None:
 
 def test_a_question_that_names_an_attribute_lifts_its_chain_in_hybrid_mode(shelf: Shelf) -> None:
     memory = shelf.open(taggers=[WordTagger({"mobile": "phone_number"})])
-    own = memory.add("Reach me on 555 0199", entity="phone_number")
+    own = memory.add("Call 555 0199", entity="phone_number")
     memory.add_many([f"statement {i}" for i in range(60)])
     assert memory.search("what is my mobile")[0].id == own
     assert own not in [hit.id for hit in shelf.open().search("what is my mobile", top_k=5)]

@@ -249,6 +249,17 @@ def test_a_store_can_be_merged_by_its_path_and_taken_out_again(arena: Memory, sh
     assert arena.import_(shelf.folder / "back.dat")["added"] == 1
 
 
+def test_a_store_without_a_place_on_disk_has_no_other_of_its_kind(shelf: Shelf) -> None:
+    if shelf.store != "dict":
+        pytest.skip("the store has a place on disk")
+    memory = shelf.open()
+    memory.add("x", {"a": 1})
+    for call in (lambda: memory.split({"a": 1}, "x.dat", purge=True), lambda: memory.merge(__file__)):
+        with pytest.raises(InputError, match=r"use a \.jsonl file"):
+            call()
+    assert texts(memory.records()) == ["x"]
+
+
 # Merge.
 
 

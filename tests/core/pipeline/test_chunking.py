@@ -54,6 +54,11 @@ def test_a_paragraph_is_a_better_place_to_cut_than_a_later_sentence() -> None:
     assert passages(text)[0] == words(300)
 
 
+def test_of_equal_places_the_last_is_taken() -> None:
+    text = words(300) + "\n\n" + words(100, 300) + "\n\n" + words(300, 400)
+    assert passages(text)[0].split() == words(400).split()
+
+
 def test_a_sentence_is_a_better_place_to_cut_than_the_middle_of_one() -> None:
     text = words(400) + '." ' + words(300, 400)
     assert passages(text)[0] == words(400) + '."'

@@ -106,6 +106,10 @@ class TestMarkdown:
         text = "# A\n" + "prose\n" * 30 + "\n" + fence + "\n\nafter\n"
         assert any(fence in section.text for section in read_text(text, "md"))
 
+    def test_what_is_repeated_before_a_tall_block_leaves_room_for_it(self) -> None:
+        text = "prose\n" * 45 + "```\n" + "code\n" * 46 + "```\n"
+        assert spans(read_text(text, "md")) == [(1, 45), (44, 93)]
+
     def test_a_long_section_is_divided_at_blank_lines_and_keeps_its_heading(self) -> None:
         text = "# A\n" + ("prose\n" * 9 + "\n") * 12
         sections = read_text(text, "md")

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from nanomem_core.errors import CorruptionError
-from nanomem_plugins.arena.format import BLOCK, HEADER, BlockHeader
+from nanomem_core.records import Record
+from nanomem_plugins.arena.documents import put_entry
+from nanomem_plugins.arena.format import BLOCK, COMMIT, HEADER, BlockHeader, encode_block
 from nanomem_plugins.arena.log import VaultFile, walk
 from nanomem_plugins.arena.storage import ArenaStorage
 
@@ -220,6 +222,48 @@ def test_a_hole_in_the_last_block_makes_it_torn_and_in_an_acknowledged_one_damag
         with pytest.raises(CorruptionError):
             store.get(ANN, "long")
         assert [(damage.id, damage.lost) for damage in store.check()] == [("long", True)]
+
+
+def test_commits_that_no_fsync_confirmed_are_all_or_nothing(tmp_path):
+    """Two commits of one group: neither was acknowledged when the power failed."""
+    path = tmp_path / "memory.dat"
+    with fill(path) as store:
+        seq = store._arena.read(lambda table: table.next_seq, 0)
+    whole = path.read_bytes()
+
+    def block(id, number, offset, synced):
+        entries = [put_entry(ANN, Record(id, f"{id} " * 500), 0, b"", 0)]
+        label = ("ann", "default")
+        return encode_block(
+            COMMIT,
+            seq=seq + number,
+            offset=offset,
+            synced=synced,
+            time=0.0,
+            label=label,
+            head=5 + number,
+            entries=entries,
+        )
+
+    def heads(first_synced, hole=None, wrong=None):
+        data = bytearray(whole)
+        start = len(data)
+        data += block("one", 0, start, start)
+        middle = len(data)
+        data += block("two", 1, middle, middle if first_synced else start)
+        if hole is not None:
+            at = (start + hole) // 512 * 512
+            data[at : at + 512] = bytes(512)
+        if wrong is not None:
+            data[start + wrong] ^= 1
+        path.write_bytes(data)
+        with ArenaStorage(path, read_only=True) as store:
+            return store.head(ANN), [id for id in ("one", "two") if id in {r.id for r in store.scan(ANN)}]
+
+    assert heads(False) == heads(True) == (6, ["one", "two"])
+    assert heads(False, hole=1100) == (4, [])
+    assert heads(True, hole=1100) == (6, ["two"])
+    assert heads(False, wrong=1100) == heads(True, wrong=1100) == (6, ["two"])
 
 
 def test_damaged_vectors_are_left_out_and_the_text_stays(tmp_path):

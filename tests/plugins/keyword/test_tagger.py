@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -12,21 +11,12 @@ from hypothesis import strategies as st
 
 from nanomem_core.errors import ConfigError
 from nanomem_core.records import normalize_entity
-from nanomem_core.testing.tagger import MakeTagger, TaggerContract
 from nanomem_plugins.keyword import nanomem_register_tagger
 from nanomem_plugins.keyword.grammar import languages, load
 from nanomem_plugins.keyword.tagger import KeywordTagger
 
 GERMAN = KeywordTagger(languages=("german",))
 BOTH = KeywordTagger(languages=("english", "german"))
-
-
-class TestContract(TaggerContract):
-    statements: ClassVar = ("I live in Lisbon.", "My shoe size is 43.", "Dana's phone number is 555-0100 22.")
-
-    @pytest.fixture
-    def make_tagger(self) -> MakeTagger:
-        return KeywordTagger
 
 
 GERMAN_STATEMENTS = [
@@ -44,6 +34,7 @@ GERMAN_STATEMENTS = [
     ("Meine Schuhgröße ist 43.", "shoe_size"),
     ("Mein Name ist Anna.", "name"),
     ("Ich heiße Anna.", "name"),
+    ("Mein Hund heißt Rex.", "hund_name"),
     ("Ich bin am 4. Mai 1990 geboren.", "birthday"),
     ("Ich wurde in Bonn geboren.", "birthplace"),
     ("Ich bin allergisch gegen Nüsse.", "allergy"),
