@@ -97,8 +97,8 @@ class Shelf:
         return storage
 
     def open(self, embedder: Embedder | None = None, **options: Any) -> Memory:
-        options = {"taggers": (), "plugins": PluginManager(), "clock": self.clock} | options
-        memory = Memory(self.storage(), HashEmbedder() if embedder is None else embedder, **options)
+        defaults: dict[str, Any] = {"taggers": (), "plugins": PluginManager(), "clock": self.clock}
+        memory = Memory(self.storage(), HashEmbedder() if embedder is None else embedder, **defaults | options)
         self._opened.append(memory)
         return memory
 

@@ -32,7 +32,7 @@ Decorator = Callable[[Any], Any]
 
 
 class Command(click.Command):
-    """A command whose help ends with the `keys` of the object that ``--json`` prints, and with `examples` for the shell."""
+    """A command whose help ends with `keys`, those of what ``--json`` prints, and `examples`, lines for the shell."""
 
     def __init__(self, *args: Any, examples: Sequence[str], keys: Sequence[str] = (), **extra: Any) -> None:
         super().__init__(*args, **extra)

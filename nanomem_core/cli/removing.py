@@ -98,7 +98,7 @@ def forget(session: Session, as_json: bool, query: str, yes: bool, **options: An
 
 @memory_command(
     "prune",
-    keys=("deleted", "bytes_regained", "dry_run", "would_delete"),
+    keys=("deleted", "bytes_regained", "dry_run", "values", "text_bytes"),
     examples=(
         "nanomem prune --older-than 365 --dry-run",
         "nanomem prune --free 1000000 --filter source=log",
@@ -139,23 +139,21 @@ def prune(
         raise click.UsageError("--superseded goes with --keep, --older-than and --filter only")
     if not superseded and target_freed_bytes is None and older_than_days is None:
         raise click.UsageError("give --older-than, --free or --superseded")
+    values = text_bytes = None
+    regained = 0
     with opened(session, "change") as memory:
-        before = memory.inspect()["kinds"].get("fact", 0)
+        before = memory.stats()["total_documents"]
+        cut: dict[str, Any] = {"older_than_days": older_than_days, "filter": filter}
         if superseded:
-            cut: dict[str, Any] = {"keep": keep, "older_than_days": older_than_days, "filter": filter}
+            cut["keep"] = keep
             preview = memory.forget_superseded(dry_run=True, **cut)
-            doomed = f"{count(preview['deleted'], 'value')} of {count(preview['groups'], 'fact')}"
-            found = preview["deleted"] > 0
+            values = preview["deleted"]
+            doomed = f"{count(values, 'value')} of {count(preview['groups'], 'fact')}"
         else:
-            cut = {
-                "target_freed_bytes": target_freed_bytes,
-                "older_than_days": older_than_days,
-                "keep_current": not current_too,
-                "filter": filter,
-            }
+            cut |= {"target_freed_bytes": target_freed_bytes, "keep_current": not current_too}
             text_bytes = memory.prune(dry_run=True, **cut)
-            doomed, found = f"facts with {size(text_bytes)} of text", text_bytes > 0
-        regained = 0
+            doomed = f"facts with {size(text_bytes)} of text"
+        found = bool(values or text_bytes)
         if found and not dry_run:
             confirm(f"Delete {doomed}?", yes)
             if superseded:
@@ -163,9 +161,10 @@ def prune(
                 regained = memory.compact()
             else:
                 regained = memory.prune(**cut)
-        deleted = before - memory.inspect()["kinds"].get("fact", 0)
+        deleted = before - memory.stats()["total_documents"]
     if as_json:
-        echo_json({"deleted": deleted, "bytes_regained": regained, "dry_run": dry_run, "would_delete": doomed})
+        report = {"dry_run": dry_run, "values": values, "text_bytes": text_bytes}
+        echo_json({"deleted": deleted, "bytes_regained": regained, **report})
     elif not found:
         click.echo("Nothing is to be deleted.")
     elif dry_run:

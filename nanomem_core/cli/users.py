@@ -111,17 +111,18 @@ def _of_user(storage: Storage, name: str, agent: str | None) -> list[Scope]:
 
 
 def _counted(storage: Storage, scope: Scope) -> dict[str, Any]:
-    return {"user": scope.user, "agent": scope.agent, "records": sum(1 for _ in storage.scan(scope))}
+    records = int(storage.columns(scope).where(None).sum())
+    return {"user": scope.user, "agent": scope.agent, "records": records}
 
 
 def _described(memory: Memory, scope: Scope) -> dict[str, Any]:
-    user, agent = scope.user, scope.agent
-    report = memory.inspect(user=user, agent=agent)
-    newest = max((entry.timestamp for entry in memory.records(kind=None, user=user, agent=agent)), default=None)
+    report = memory.inspect(user=scope.user, agent=scope.agent)
+    columns = memory.storage.columns(scope)
+    times = columns.valid_from[columns.where(None)]
     return {
-        "agent": agent,
+        "agent": scope.agent,
         "records": report["total_documents"],
         "kinds": report["kinds"],
-        "chains": len(memory.entities(user=user, agent=agent)),
-        "last_ts": newest,
+        "chains": len(memory.entities(user=scope.user, agent=scope.agent)),
+        "last_ts": float(times.max()) if len(times) else None,
     }

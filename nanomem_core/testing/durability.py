@@ -245,13 +245,13 @@ def _crashes_in_recovery(make: MakeStorageAt, folder: Path, crash: _Crash, losse
 
 
 def _different(disk: DiskRecorder, losses: Sequence[Loss], allowed: Callable[[int], list[Held]]) -> list[_Crash]:
-    found: dict[tuple[str, str], _Crash] = {}
+    found: dict[tuple[str, tuple[int, ...]], _Crash] = {}
     for length in range(len(disk.operations) + 1):
         held = allowed(length)
         for loss in losses:
             for seed in range(SEEDS if loss in ("cut", "sectors") else 1):
                 crash = _Crash(disk, length, loss, seed, held)
-                found.setdefault((crash.fingerprint, repr(held)), crash)
+                found.setdefault((crash.fingerprint, tuple(map(id, held))), crash)
     return list(found.values())
 
 

@@ -10,17 +10,19 @@
         MyStorage(other)                              # must recover
 
 **What it sees.** Calls of `os.open`, `write`, `pwrite`, `writev`, `fsync`, `fdatasync`, `ftruncate`, `truncate`,
-`replace`, `rename`, `link`, `unlink`, `remove`, `mkdir` and `rmdir` (so also what `pathlib` does by them). It does not
-see what buffered file objects (``open(path, "w")``), `mmap` or another process write: they reach the system without
-`os`. On leaving the block the files are compared with the log, and such a write fails with the file's name. A store
-that wants to be tested writes with `os.write`, which a durable one needs for its `fsync` anyhow.
+`replace`, `rename`, `link`, `unlink`, `remove`, `mkdir` and `rmdir` (so also what `pathlib` does by them), and the
+``F_FULLFSYNC`` of macOS. It does not see what buffered file objects (``open(path, "w")``), `mmap` or another process
+write: they reach the system without `os`. On leaving the block the files are compared with the log, and such a write
+fails with the file's name. A store that wants to be tested writes with `os.write`.
 
 **What a power failure does.** File data counts as safe after an `fsync` of the file, a name (created, renamed, removed)
-after an `fsync` of its directory. Inside the block the real `fsync` is not called, since the log knows better.
+after an `fsync` of its directory (on Windows, which has no such call, at once). Inside the block the real `fsync` is
+not called: the log says what would be safe.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import os
@@ -28,12 +30,16 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any, Self
 
 from .disk import DiskState, Kind, Loss, Operation, identity, survivors
 
 __all__ = ["DiskRecorder", "Fault"]
+
+_fcntl: ModuleType | None = None
+with contextlib.suppress(ImportError):  # Windows has none
+    import fcntl as _fcntl
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +81,17 @@ class DiskRecorder:
 
     def __enter__(self) -> Self:
         for name in _PATCHES:
-            if hasattr(os, name):
-                self._real[name] = getattr(os, name)
-                setattr(os, name, functools.partial(self._call, name))
+            module = _module_of(name)
+            if hasattr(module, name):
+                self._real[name] = getattr(module, name)
+                setattr(module, name, functools.partial(self._call, name))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for name, function in self._real.items():
-            setattr(os, name, function)
+            setattr(_module_of(name), name, function)
         if kind is None:
             self._compare()
 
@@ -178,6 +185,11 @@ class DiskRecorder:
         self._log(Operation("sync" if inode in self._now.files else "syncdir", name, inode))
         return None
 
+    def _fcntl(self, real: Callable[..., Any], fd: Any, command: int, *argument: Any) -> Any:
+        if command == getattr(_fcntl, "F_FULLFSYNC", None):
+            return self._sync(lambda fd: real(fd, command), fd if isinstance(fd, int) else fd.fileno())
+        return real(fd, command, *argument)
+
     def _truncate(self, real: Callable[..., None], path: Any, length: int) -> None:
         name = self._inside(path)
         if name is None:
@@ -242,6 +254,10 @@ class DiskRecorder:
                 )
 
 
+def _module_of(name: str) -> ModuleType | None:
+    return _fcntl if name == "fcntl" else os
+
+
 _PATCHES: dict[str, Callable[..., Any]] = {
     "open": DiskRecorder._open,
     "write": DiskRecorder._write,
@@ -249,6 +265,7 @@ _PATCHES: dict[str, Callable[..., Any]] = {
     "writev": DiskRecorder._write,
     "fsync": DiskRecorder._sync,
     "fdatasync": DiskRecorder._sync,
+    "fcntl": DiskRecorder._fcntl,
     "truncate": DiskRecorder._truncate,
     "ftruncate": DiskRecorder._truncate,
     "rename": DiskRecorder._rename,

@@ -51,7 +51,7 @@ def test_an_explicit_direction_goes_before_the_wording() -> None:
         "historical": "oldest",
     }.items():
         assert resolve_direction(name, "what was my previous address") == direction
-    with pytest.raises(InputError, match="expected one of current, present.*found 'then'"):
+    with pytest.raises(InputError, match=r"expected one of current, present.*found 'then'"):
         resolve_direction("then", "")
 
 
@@ -82,9 +82,7 @@ def test_equal_scores_and_no_scores_fuse_without_a_warning() -> None:
 
 def arranged(declared: bool, won: list[int], direction: str, allowed: list[int] | None = None) -> list[int]:
     """`arrange` over rows 0 to 3 of one chain (the oldest first) and rows 4, 5 outside any."""
-    columns = columns_of(
-        *(record(f"c{n}", "x", n, declared=declared) for n in range(4)), record("o4"), record("o5")
-    )
+    columns = columns_of(*(record(f"c{n}", "x", n, declared=declared) for n in range(4)), record("o4"), record("o5"))
     shown = visible(columns)
     chains = {chain.code: chain for chain in chain_rows(columns, shown)}
     mask = np.isin(np.arange(6), range(6) if allowed is None else allowed)

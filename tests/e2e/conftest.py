@@ -11,6 +11,10 @@ from textwrap import dedent
 
 import pytest
 
+from tests.memories import clock, embedder, memory, shelf, store
+
+__all__ = ["clock", "embedder", "environment", "memory", "shelf", "store", "wheel"]
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -198,8 +198,8 @@ class Arena:
                 type,
                 seq=table.next_seq,
                 offset=table.end,
-                # Without fsync nothing is known to be on disk; the claim then keeps all but the last block.
-                synced=table.file.synced if self.durability == "fsync" else table.end,
+                # Without fsync nothing is known to be on disk; this claim then keeps all but the last block.
+                synced=max(table.synced, table.file.synced) if self.durability == "fsync" else table.end,
                 time=time.time(),
                 label=label,
                 head=head,

@@ -92,7 +92,8 @@ class VaultFile:
         self._written = 0
         self._failure: OSError | None = None
         self.synced = 0
-        """Bytes that are known to be on disk."""
+        """Bytes that `sync` has seen to be on disk. What block headers claim doesn't count: writers with durability
+        ``os`` claim too much."""
 
     def close(self) -> None:
         """Close the descriptor; vectors that were handed out stay valid."""

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from nanomem_core.changes import Plan, Vectors, check_vectors
 from nanomem_core.columns import Columns, MemoryColumns, kind_code
-from nanomem_core.errors import EmbedderMismatchError, InputError, NotFoundError, ReadOnlyError
+from nanomem_core.errors import EmbedderMismatchError, InputError, NotFoundError
 from nanomem_core.interfaces import Damage, Snapshot, Storage, VectorSpace
 from nanomem_core.records import Record, Scope
 
@@ -255,8 +255,6 @@ class ArenaStorage(Storage):
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> int:
         """See `Storage`. Records that have no vectors although they have a text get some, but for messages."""
-        if self._arena.read_only:
-            raise ReadOnlyError(f"{self.path}: the store was opened with read_only; open it without to write")
         return reembed(self._arena, space, encode, progress)
 
 

@@ -51,6 +51,7 @@ class Table:
         end: offset behind the last block that was taken in.
         next_seq: number of the next block.
         dead: rows that compaction would drop: deletions, and records that were deleted or replaced.
+        synced: bytes of the file that some writer claims to be on disk.
         gaps: how many damaged stretches were skipped.
     """
 
@@ -60,6 +61,7 @@ class Table:
         self.end = HEADER
         self.next_seq = file.header.first_seq
         self.last_block = 0
+        self.synced = 0
         self.space: VectorSpace | None = None
         self.dead = 0
         self.gaps = 0
@@ -68,6 +70,7 @@ class Table:
         self.damaged: dict[int, Damaged] = {}
         self.listeners: dict[int, Listener] = {}
         self._rows = Rows()
+        self._unreported: list[tuple[int, str]] = []
         self._forget_tail()
         if index_path is not None:
             index = Index.load(index_path)
@@ -86,22 +89,27 @@ class Table:
         """Take in the blocks that were appended since."""
         for found in walk(self.file, self.end, self.file.size()):
             if isinstance(found, Gap):
-                self.gaps += 1
-                self._report(found.offset, f"{found.end - found.offset} damaged bytes were skipped")
+                self._skipped(found.offset, f"{found.end - found.offset} damaged bytes were skipped")
             else:
                 self._take(found)
                 self.next_seq = found.seq + 1
                 self.last_block = found.offset
-                self.file.synced = max(self.file.synced, found.synced)
+                self.synced = max(self.synced, found.synced)
             self.end = found.end
+        # Not before: where warnings are errors, a report doesn't return.
+        while self._unreported:
+            self._report(*self._unreported.pop())
+
+    def _skipped(self, offset: int, what: str) -> None:
+        self.gaps += 1
+        self._unreported.append((offset, what))
 
     def _take(self, header: BlockHeader) -> None:
         base = header.rows_offset
         data = self.file.read(base, header.label_copy_offset + header.label_length - base)
         label = block_label(header, data)
         if label is None:
-            self.gaps += 1
-            self._report(header.label_offset, "both labels of a block are damaged; its records were skipped")
+            self._skipped(header.label_offset, "both labels of a block are damaged; its records were skipped")
             return
         if header.type == SPACE:
             self.space = VectorSpace(*label)
@@ -151,8 +159,7 @@ class Table:
         # Only the document is left to tell whose row it was; it has one line if the row was a deletion.
         id = document_id(doc)
         if id is None:
-            self.gaps += 1
-            self._report(place, reason)
+            self._skipped(place, f"{reason}; it was left out")
             return
         number = id_hash(state.scope, id)
         for row in self._rows.alive(number):
@@ -325,7 +332,7 @@ class Table:
         meta = index.meta
         self.end, self.last_block, self.next_seq = meta["end"], meta["last_block"], meta["next_seq"]
         self.dead, self.gaps = meta["dead"], meta["gaps"]
-        self.file.synced = max(self.file.synced, meta["synced"])
+        self.synced = meta["synced"]
         self.space = None if meta["space"] is None else VectorSpace(*meta["space"])
         self.damaged = {number: Damaged(offset, reason) for number, offset, reason in meta["damaged"]}
         first = 0
@@ -350,7 +357,7 @@ class Table:
             "last_block": self.last_block,
             "check": self._check(self.last_block),
             "next_seq": self.next_seq,
-            "synced": self.file.synced,
+            "synced": self.synced,
             "rows": len(self),
             "dead": self.dead,
             "gaps": self.gaps,

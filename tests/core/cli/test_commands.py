@@ -80,7 +80,6 @@ MISTAKES = [
     (["import", "a", "b"], 2, "nanomem FILE"),
     (["import", "notes.jsonl"], 1, "nanomem export"),
     (["import", "there.jsonl", "--keep-vectors"], 2, "--keep-vectors"),
-    (["import", "nanomem", "notes.md"], 1, "notes.md"),
     (["ingest", "nothing.md"], 1, "nothing.md"),
     (["init", "--embedder", "lexicla"], 1, "lexical"),
     (["merge", "nothing.dat"], 1, "nothing.dat"),

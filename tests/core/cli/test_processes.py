@@ -176,3 +176,57 @@ def test_what_was_printed_as_added_is_there_after_a_kill(cwd: Path) -> None:
         entry = vault.get(done.stdout.decode().strip())
         assert entry is not None
         assert entry.text == "a fact that was acknowledged"
+
+
+COUNTING = """
+import os, pathlib, signal
+from nanomem_core.hookspecs import hookimpl
+from nanomem_core.interfaces import Embedder
+
+class Counting(Embedder):
+    name, id, dim = "counting", "counting-1", 3
+
+    def __init__(self, die_after: int = 10**9) -> None:
+        self.left = die_after
+
+    def encode(self, texts):
+        self.left -= len(texts)
+        if self.left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        with open("encoded.txt", "a") as log:
+            log.writelines(text + chr(10) for text in texts)
+        return [[1.0, len(text), len(text.split())] for text in texts]
+
+@hookimpl
+def nanomem_register_embedder():
+    return [Counting]
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="SIGKILL is of POSIX")
+def test_a_killed_reembed_leaves_the_old_vectors_in_use_and_goes_on_where_it_stopped(
+    cwd: Path, site: Site, spawn: Spawn
+) -> None:
+    site.install("nanomem-counting", "counting", COUNTING)
+    facts = [f"fact number {number}" for number in range(200)]
+    with Vault("memory.dat") as vault:
+        vault.add_many({"text": fact, "source": "notes.md"} for fact in facts)
+    killed = spawn("reembed", "--to", '{"use": "counting", "die_after": 150}')
+    assert killed.returncode == -signal.SIGKILL
+    done_before = Path("encoded.txt").read_text(encoding="utf-8").splitlines()
+    assert 0 < len(done_before) < 200
+    assert spawn("search", "fact number 7").returncode == 0
+    refused = spawn("search", "fact number 7", NANOMEM_EMBEDDER="counting")
+    assert refused.returncode == 1
+    assert b"lexical-1-512" in refused.stderr
+    assert b"counting-1" in refused.stderr
+
+    finished = spawn("reembed", "--to", "counting", "--json")
+    assert json.loads(finished.stdout) == {
+        "embedded": 200 - len(done_before),
+        "embedder": "counting-1",
+        "dim": 3,
+    }
+    assert sorted(Path("encoded.txt").read_text(encoding="utf-8").splitlines()) == sorted(facts)
+    assert spawn("search", "fact number 7", NANOMEM_EMBEDDER="counting").returncode == 0
+    assert spawn("search", "fact number 7").returncode == 1

@@ -174,6 +174,14 @@ def test_a_vault_of_nanomem_08_comes_over_with_its_history(cwd: Path, nanomem: N
     assert "8 dimensions" in kept.stderr
 
 
+def test_what_is_no_old_vault_is_refused(cwd: Path, nanomem: Nanomem) -> None:
+    pytest.importorskip("nanomem")
+    Path("notes.md").write_text("# Notes", encoding="utf-8")
+    result = nanomem("import", "nanomem", "notes.md")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "notes.md: expected a vault" in result.stderr
+
+
 def test_the_password_of_an_old_vault_comes_from_standard_input(cwd: Path, nanomem: Nanomem) -> None:
     old_vault("old.dat", "s3cret")
     for given in ({}, {"input": "wrong\n"}):

@@ -136,7 +136,11 @@ def test_what_is_forgotten_is_what_was_shown(memory: list[str], nanomem: Nanomem
 
 def test_pruning_tells_in_a_dry_run_what_it_does(memory: list[str], nanomem: Nanomem) -> None:
     assert nanomem("prune", "--superseded", "--dry-run").stdout == "This would delete 1 value of 1 fact.\n"
+    assert answer(nanomem("prune", "--superseded", "--dry-run", "--json"))["values"] == 1
     dry = answer(nanomem("prune", "--older-than", "1", "--dry-run", "--json"))
+    assert dry["text_bytes"] == sum(
+        map(len, ("I work at Alder Foods as an engineer", "Peanuts make me ill", "Peanuts are legumes"))
+    )
     assert (dry["deleted"], dry["dry_run"]) == (0, True)
     real = answer(nanomem("prune", "--older-than", "1", "--yes", "--json"))
     assert (real["deleted"], real["dry_run"]) == (3, False)

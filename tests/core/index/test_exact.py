@@ -20,9 +20,7 @@ scores_and_mask = st.integers(0, 40).flatmap(
 
 
 @given(scores_and_mask, st.integers(-1, 45))
-def test_the_best_rows_are_those_of_a_full_sort_ties_by_row(
-    given: tuple[np.ndarray, np.ndarray], k: int
-) -> None:
+def test_the_best_rows_are_those_of_a_full_sort_ties_by_row(given: tuple[np.ndarray, np.ndarray], k: int) -> None:
     scores, where = given
     expected = sorted(np.flatnonzero(where), key=lambda row: (-scores[row], row))[: max(k, 0)]
     assert top_rows(scores, where, k).tolist() == expected

@@ -26,12 +26,17 @@ def test_a_batch_is_one_commit_and_can_be_read_only_afterwards(memory: Memory) -
 
 def test_a_batch_that_fails_writes_nothing(memory: Memory) -> None:
     id = memory.add("old")
-    with pytest.raises(ZeroDivisionError), memory.batch():
-        memory.add("new")
-        memory.update(id, "changed")
-        memory.delete(where={"id": id})
-        memory.forget_superseded()
-        raise ZeroDivisionError
+
+    def work() -> None:
+        with memory.batch():
+            memory.add("new")
+            memory.update(id, "changed")
+            memory.delete(where={"id": id})
+            memory.forget_superseded()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
     assert texts(memory.records()) == ["old"]
     memory.add("after")
     assert texts(memory.records()) == ["old", "after"]
@@ -54,19 +59,29 @@ def test_a_removal_computed_from_an_old_state_is_refused_at_the_end(shelf: Shelf
     memory, other = shelf.open(), shelf.open()
     memory.add("v1", entity="x", timestamp=1)
     memory.add("v2", entity="x", timestamp=2)
-    with pytest.raises(ConflictError, match="expected head 2, found 3"), memory.batch():
-        memory.add("new")
-        memory.forget_superseded()
-        other.add("v0", entity="x", timestamp=0)
-        memory.delete(where={"n": {"$exists": False}})
+
+    def work() -> None:
+        with memory.batch():
+            memory.add("new")
+            memory.forget_superseded()
+            other.add("v0", entity="x", timestamp=0)
+            memory.delete(where={"n": {"$exists": False}})
+
+    with pytest.raises(ConflictError, match="expected head 2, found 3"):
+        work()
     assert sorted(texts(memory.records())) == ["v0", "v1", "v2"]
 
 
 def test_two_corrections_of_one_record_in_a_batch_are_refused_rather_than_one_lost(memory: Memory) -> None:
     id = memory.add("one", {"a": 1})
-    with pytest.raises(ConflictError) as caught, memory.batch():
-        memory.update(id, "two")
-        memory.update(id, metadata={"b": 2})
+
+    def work() -> None:
+        with memory.batch():
+            memory.update(id, "two")
+            memory.update(id, metadata={"b": 2})
+
+    with pytest.raises(ConflictError) as caught:
+        work()
     assert caught.value.id == id
     assert texts(memory.records()) == ["one"]
 

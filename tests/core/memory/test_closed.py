@@ -59,12 +59,16 @@ def test_every_method_of_a_closed_memory_says_so(
     memory.add("x")
     memory.close()
     memory.close()
-    with pytest.raises(ClosedError):
+
+    def call() -> None:
         result = getattr(memory, name)(**ARGUMENTS.get(name, {}))
-        if inspect.isgenerator(result):
-            next(result)
-        else:
+        if name == "batch":
             result.__enter__()
+        elif inspect.isgenerator(result):
+            next(result)
+
+    with pytest.raises(ClosedError):
+        call()
 
 
 def test_closing_keeps_what_was_acknowledged_and_what_was_lent(shelf: Shelf) -> None:

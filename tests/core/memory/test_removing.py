@@ -162,7 +162,14 @@ def test_every_method_that_can_remove_is_known_as_destructive() -> None:
 def test_moving_out_without_a_filter_is_refused(memory: Memory) -> None:
     fill(memory)
     before = everything(memory)
-    for criteria in ({}, {"where": {}}, {"source_doc": ""}, {"where": {}, "source_doc": ""}, {"where": None}):
+    empty: list[dict[str, Any]] = [
+        {},
+        {"where": {}},
+        {"source_doc": ""},
+        {"where": {}, "source_doc": ""},
+        {"where": None},
+    ]
+    for criteria in empty:
         with pytest.raises(InputError, match="purge: give a filter"):
             _export_purge(memory, **criteria)
     with pytest.raises(InputError, match="purge: give a filter"):

@@ -358,7 +358,7 @@ def test_retract_needs_to_know_which_fact(memory: Memory, clock: FrozenClock) ->
     memory.add("Bergen", {"user_id": "bob"}, entity="city")
     for arguments in ({}, {"id": "x", "entity": "city"}):
         with pytest.raises(InputError, match="either id or entity"):
-            memory.retract(**arguments)
+            memory.retract(**arguments)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="2 chains have the entity 'city'"):
         memory.retract(entity="city")
     with pytest.raises(InputError, match="became true at"):

@@ -2,9 +2,10 @@
 
 import json
 import os
+import threading
 from contextlib import contextmanager, suppress
 
-from tests.core.testing.log_storage import LogStorage
+from tests.core.testing.log_storage import LogStorage, LogTransaction
 
 
 class AcknowledgesBeforeWriting(LogStorage):
@@ -116,6 +117,21 @@ class LosesUpdates(LogStorage):
 
     def commit(self, scope, changes, expect_head=None):
         return super().commit(scope, changes)
+
+
+class LocksNothing(LogStorage):
+    """Two writers at a time read the same head, and then both append."""
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.pair = threading.Barrier(2, timeout=1)
+
+    @contextmanager
+    def transaction(self, scope):
+        transaction = LogTransaction(self, scope, *self.contents(scope))
+        with suppress(threading.BrokenBarrierError):
+            self.pair.wait()
+        yield transaction
 
 
 class MatchesScopesByPrefix(LogStorage):

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from nanomem_core.testing import LOSSES, DiskRecorder, Fault
 
+fcntl = pytest.importorskip("fcntl", reason="the tests use what only POSIX has: pwrite, writev, folders as files")
+
 
 @pytest.fixture
 def root(tmp_path):
@@ -181,6 +183,19 @@ def test_every_way_to_write_is_recorded(root):
         os.rename(root / "x", root / "w")
         write(root / "w" / "y" / "z", b"2")
     assert tree(disk, "none") == {"b": b"two parts!at", "w": None, "w/y": None, "w/y/z": b"2"}
+
+
+def test_the_full_sync_of_macos_counts_as_a_sync(root, monkeypatch):
+    monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
+    (root / "a").touch()
+    with DiskRecorder(root) as disk:
+        fd = opened(root / "a")
+        os.write(fd, b"data")
+        fcntl.fcntl(fd, 51)
+        assert fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_RDWR
+        os.close(fd)
+    assert kinds(disk) == ["write", "sync"]
+    assert tree(disk, "all") == {"a": b"data"}
 
 
 def test_paths_relative_to_an_open_folder_are_recorded(root):

@@ -55,6 +55,27 @@ def test_commits_that_wait_together_share_an_fsync(tmp_path, monkeypatch):
         assert store.head(ANN) == 2 + waiting
 
 
+def test_claims_of_a_writer_without_fsync_are_not_believed(tmp_path, monkeypatch):
+    path = tmp_path / "memory.dat"
+    synced = []
+    real = os.fsync
+    monkeypatch.setattr("os.fsync", lambda descriptor: (synced.append(descriptor), real(descriptor)))
+    with ArenaStorage(path) as careful, ArenaStorage(path, durability="os") as careless:
+        careful.commit(ANN, [put("a")])
+        wait = careful._arena.sync
+
+        def overtaken(written):
+            # The careless writer comes between the release of the lock and the fsync.
+            careless.commit(BOB, [put("b")])
+            assert careful.head(BOB) == 1
+            wait(written)
+
+        monkeypatch.setattr(careful._arena, "sync", overtaken)
+        before = len(synced)
+        careful.commit(ANN, [put("c")])
+        assert len(synced) == before + 1
+
+
 def test_durability_os_never_waits_for_the_disk(tmp_path, monkeypatch):
     with ArenaStorage(tmp_path / "memory.dat", durability="os") as store:
         store.commit(ANN, [put("first")])

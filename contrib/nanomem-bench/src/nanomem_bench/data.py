@@ -100,6 +100,14 @@ class Material:
     def text(self, position: int) -> str:
         return self.texts[position % len(self)]
 
+    def query(self, number: int) -> npt.NDArray[np.float32]:
+        """The vector of question `number`; after the last one the questions start again."""
+        row: npt.NDArray[np.float32] = self.queries[number % len(self.queries)]
+        return row
+
+    def question(self, number: int) -> str:
+        return self.questions[number % len(self.questions)]
+
     def entity(self, position: int) -> str | None:
         return f"attribute {position % self._chains}" if self._chains else None
 

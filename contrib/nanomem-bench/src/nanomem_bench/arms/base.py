@@ -22,6 +22,7 @@ OPERATIONS = (
     "add",
     "delete",
     "history",
+    "history_asked",
     "changes",
     "volatility",
 )
@@ -40,7 +41,7 @@ class Arm(ABC):
     Attributes:
         settings: the configuration, in words for the report.
         exact: False for an approximate index.
-        shared: several processes may write to one store at once.
+        shared: several processes may use one store at once, and see what the others write.
         derived: endings of files that can be made again from the others.
     """
 
@@ -114,7 +115,11 @@ class Arm(ABC):
         raise NotImplementedError
 
     def history(self, number: int) -> None:
-        """The values of one chain."""
+        """The values of the chain of record `number`."""
+        raise NotImplementedError
+
+    def history_asked(self, number: int) -> None:
+        """The values of the chain that question `number` finds."""
         raise NotImplementedError
 
     def changes(self, number: int) -> None:

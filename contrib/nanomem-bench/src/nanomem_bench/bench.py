@@ -1,0 +1,366 @@
+"""A run: which arms there are, their data and stores, their processes, and the figures that come of it."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from nanomem_core.interfaces import Embedder
+
+from . import arms
+from .data import KINDS, TEXT, Material, Spec, make, make_from_text
+from .measure import p95
+from .process import ArmError, ArmProcess, Setup
+
+__all__ = ["FULL", "QUICK", "Bench", "Described", "Effort", "Failure", "Figure", "Running", "Samples"]
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is measured.
+
+    Attributes:
+        threads: numbers of threads that searches are compared with; the last one is used for everything else.
+        top: records of the largest store; `growth_top`: the same in the suite `growth`.
+        rounds: turns that each arm gets; `seconds` and `calls` end a turn.
+        opens: how often a store is opened.
+        bulk: records that are added at once.
+        span: seconds that processes work at the same time.
+        scale: what every number of records is multiplied by.
+    """
+
+    threads: tuple[int, ...]
+    top: int
+    growth_top: int
+    rounds: int
+    seconds: float
+    calls: int
+    opens: int
+    bulk: int
+    span: float
+    scale: float = 1.0
+
+    def records(self, n: int, top: int | None = None) -> int:
+        """`n`, as far as this effort goes; at least 50."""
+        return max(50, round(min(n, self.top if top is None else top) * self.scale))
+
+
+FULL = Effort((1, 2), 100_000, 1_000_000, rounds=5, seconds=0.5, calls=200, opens=20, bulk=20_000, span=5.0)
+QUICK = Effort((1,), 10_000, 10_000, rounds=3, seconds=0.1, calls=50, opens=5, bulk=3_000, span=1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured number.
+
+    Attributes:
+        measure: what was measured; `case`: of what, mostly a `Spec` in words; `n`: how many records it was.
+        value: the median where there are several samples, whose 95th percentile is `p95`.
+        threads: that the arm could use, where it was limited.
+    """
+
+    suite: str
+    measure: str
+    arm: str
+    case: str
+    value: float
+    unit: str
+    n: int
+    p95: float | None = None
+    threads: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An arm that could not do what the others did, and its error."""
+
+    suite: str
+    arm: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """An arm that can be measured; see `Arm` for the fields."""
+
+    version: str
+    settings: str
+    exact: bool
+    shared: bool
+    operations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Running:
+    """A process with a store."""
+
+    arm: str
+    spec: Spec
+    process: ArmProcess
+
+
+Samples = Mapping[tuple[Running, str], Sequence[float]]
+"""Seconds of each call, by process and operation."""
+
+
+class Bench:
+    """One run. Everything it makes is in `folder`.
+
+    Args:
+        wanted: names of the arms; those that are not installed end up in `missing`.
+        text: a file whose lines are embedded by `embedder` for the data of kind ``text``.
+        say: told how many suites are done, and what is being done.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        effort: Effort,
+        wanted: Iterable[str],
+        *,
+        seed: int,
+        embedder: Embedder,
+        kinds: Sequence[str] = ("random",),
+        text: Path | None = None,
+        say: Callable[[int, str], None] = lambda done, text: None,
+    ) -> None:
+        self.folder = folder
+        self.effort = effort
+        self.kinds = kinds
+        self.embedder = embedder
+        self.text = text
+        self._say = say
+        self._done = 0
+        self.suite = ""
+        self.figures: list[Figure] = []
+        self.failures: list[Failure] = []
+        self.arms: dict[str, Described] = {}
+        self.missing: list[str] = []
+        self._seed = seed
+        self._stores: dict[tuple[str, Spec], Path | None] = {}
+        self._copies = 0
+        for name in wanted:
+            self._describe(name)
+
+    def _describe(self, name: str) -> None:
+        version = arms.installed_version(name)
+        if version is None:
+            self.missing.append(name)
+            return
+        self.say(f"looking at {name}")
+        with self._noting(), ArmProcess(Setup(name, self.folder, self.folder)) as process:
+            found = process.call("describe")
+            self.arms[name] = Described(version, **(found | {"operations": tuple(found["operations"])}))
+
+    def note(self, error: ArmError) -> None:
+        """Write down that an arm failed in the present suite."""
+        self.failures.append(Failure(self.suite, error.arm, error.message))
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        """Go on after the error of an arm."""
+        try:
+            yield
+        except ArmError as error:
+            self.note(error)
+
+    def say(self, text: str) -> None:
+        """Tell what is being done."""
+        self._say(self._done, f"{self.suite}: {text}" if self.suite else text)
+
+    @property
+    def threads(self) -> int:
+        """Where only one number of threads is measured, this one."""
+        return self.effort.threads[-1]
+
+    def able(self, *operations: str) -> list[str]:
+        """The arms that can do all of these."""
+        return [name for name, arm in self.arms.items() if set(operations) <= set(arm.operations)]
+
+    # Data and stores.
+
+    def spec(self, n: int, dim: int, data: str = "random", *, in_chains: bool = False) -> Spec:
+        """What a store of this size is in this run, ten values a chain if it has chains."""
+        n = self.effort.records(n)
+        return Spec(n, dim, data, n // 10 if in_chains else 0)
+
+    @cached_property
+    def text_spec(self) -> Spec | None:
+        """The data of the text file, None if there is no file."""
+        if self.text is None:
+            return None
+        self.say(f"embedding {self.text}")
+        return make_from_text(self.text, self.embedder, self._material_folder(TEXT), self.effort.records(self.effort.top))
+
+    def specs(self, sizes: Iterable[tuple[int, int]]) -> list[Spec]:
+        """The stores of these sizes (records, dimensions), of each kind of data that was asked for."""
+        made = [self.spec(n, dim, kind) for kind in self.kinds if kind in KINDS for n, dim in sizes]
+        if TEXT in self.kinds and self.text_spec is not None:
+            made.append(self.text_spec)
+        return list(dict.fromkeys(made))
+
+    def _material_folder(self, name: str) -> Path:
+        return self.folder / "data" / name
+
+    def material(self, spec: Spec) -> Path:
+        """The folder with the data; made when it is first asked for."""
+        if spec.data == TEXT:
+            return self._material_folder(TEXT)
+        plain = replace(spec, chains=0)
+        folder = self._material_folder(f"{plain.n}-{plain.dim}-{plain.data}")
+        if not folder.exists():
+            self.say(f"making data: {plain}")
+            make(plain, folder, self._seed)
+        return folder
+
+    def setup(self, arm: str, spec: Spec, folder: Path, threads: int, first: int = 0) -> Setup:
+        return Setup(arm, folder, self.material(spec), spec.chains, threads, first)
+
+    def store(self, arm: str, spec: Spec) -> Path | None:
+        """The folder with a store; built by a process of its own when it is first asked for. None: that failed."""
+        key = (arm, spec)
+        if key not in self._stores:
+            self._stores[key] = None
+            folder = self.folder / "stores" / f"{arm}-{spec.n}-{spec.dim}-{spec.data}-{spec.chains}"
+            setup = self.setup(arm, spec, folder, max(self.effort.threads))
+            self.say(f"building {arm}: {spec}")
+            with self._noting(), ArmProcess(setup) as process:
+                process.call("build")
+                self._stores[key] = folder
+        return self._stores[key]
+
+    @contextmanager
+    def copy(self, folder: Path) -> Iterator[Path]:
+        """A copy of a store, to be written to."""
+        self._copies += 1
+        target = self.folder / "copies" / str(self._copies)
+        shutil.copytree(folder, target)
+        try:
+            yield target
+        finally:
+            shutil.rmtree(target, ignore_errors=True)
+
+    @contextmanager
+    def running(
+        self, names: Iterable[str], specs: Spec | Sequence[Spec], *, threads: int | None = None, writes: bool = False
+    ) -> Iterator[list[Running]]:
+        """A process with an open store for each arm and spec. With `writes`, the stores are copies."""
+        made: list[Running] = []
+        threads = self.threads if threads is None else threads
+        with ExitStack() as stack:
+            for spec in [specs] if isinstance(specs, Spec) else specs:
+                for name in names:
+                    folder = self.store(name, spec)
+                    if folder is None:
+                        continue
+                    if writes:
+                        folder = stack.enter_context(self.copy(folder))
+                    process = stack.enter_context(ArmProcess(self.setup(name, spec, folder, threads)))
+                    with self._noting():
+                        process.call("open")
+                        made.append(Running(name, spec, process))
+            yield made
+            for each in made:
+                with self._noting():
+                    each.process.call("close")
+
+    # Measuring.
+
+    def each(self, running: list[Running], act: Callable[[Running], None]) -> None:
+        """`act` on each process; one whose arm fails is taken from the list."""
+        for each in list(running):
+            try:
+                act(each)
+            except ArmError as error:
+                self.note(error)
+                running.remove(each)
+
+    def turns(self, running: list[Running], *operations: str, calls: int | None = None) -> Samples:
+        """Seconds of each call of `operations`, by arms that take turns; the first call of each is not counted."""
+        samples: dict[tuple[Running, str], list[float]] = defaultdict(list)
+        calls = self.effort.calls if calls is None else calls
+        for number in range(1 + self.effort.rounds):
+            for operation in operations:
+
+                def turn(each: Running, number: int = number, operation: str = operation) -> None:
+                    if operation not in self.arms[each.arm].operations:
+                        return
+                    if number == 0:
+                        each.process.call("repeat", operation=operation, seconds=0, limit=1)
+                    else:
+                        samples[each, operation] += each.process.call(
+                            "repeat", operation=operation, seconds=self.effort.seconds, limit=calls
+                        )
+
+                self.each(running, turn)
+        return samples
+
+    def add(
+        self,
+        measure: str,
+        arm: str,
+        case: Spec | str,
+        value: float,
+        unit: str,
+        *,
+        n: int | None = None,
+        p95: float | None = None,
+        threads: int | None = None,
+    ) -> None:
+        """Write down a figure of the present suite."""
+        n = n if n is not None else case.n if isinstance(case, Spec) else 0
+        self.figures.append(Figure(self.suite, measure, arm, str(case), value, unit, n, p95, threads))
+
+    def add_times(
+        self,
+        measure: str,
+        arm: str,
+        case: Spec | str,
+        seconds: Sequence[float],
+        *,
+        n: int | None = None,
+        threads: int | None = None,
+    ) -> None:
+        """Write down the median and the 95th percentile of `seconds`, in milliseconds."""
+        self.add(
+            measure, arm, case, 1e3 * median(seconds), "ms", n=n, p95=1e3 * p95(seconds), threads=threads
+        )
+
+    def run(self, suites: Mapping[str, Callable[[Bench], None]]) -> dict[str, float]:
+        """Run suites; returns the seconds that each took."""
+        took = {}
+        for name, run in suites.items():
+            self.suite = name
+            begin = time.perf_counter()
+            run(self)
+            took[name] = time.perf_counter() - begin
+            self._done += 1
+        return took
+
+    def bandwidth(self) -> dict[int, float]:
+        """Bytes a second that can be read from memory, by number of threads."""
+        found = {}
+        size = max(1 << 22, round(self.effort.scale * (1 << 28)))
+        for threads in self.effort.threads:
+            self.say(f"memory bandwidth, {threads} threads")
+            with self._noting(), ArmProcess(Setup("numpy", self.folder, self.folder, threads=threads)) as process:
+                found[threads] = process.call("bandwidth", threads=threads, size=size)
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """What was found, as JSON types."""
+        return {
+            "effort": asdict(self.effort),
+            "arms": {name: asdict(arm) for name, arm in self.arms.items()},
+            "missing": self.missing,
+            "failures": [asdict(failure) for failure in self.failures],
+            "figures": [asdict(figure) for figure in self.figures],
+        }

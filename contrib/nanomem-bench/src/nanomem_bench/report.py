@@ -1,0 +1,176 @@
+"""What a run found, as Markdown and as JSON types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from .arms import OURS
+from .bars import BARS, Verdict, judge
+from .bench import Bench, Figure
+from .measure import slope
+
+__all__ = ["Growth", "Report", "growth"]
+
+_FLOOR = (100_000, 768)
+"""The store whose float32 vectors the bandwidth is told for: records, dimensions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How an operation's time follows the number of records.
+
+    Attributes:
+        milliseconds: median, by number of records.
+        exponent: b in time = a · records^b; 0 is constant, 1 linear. None with fewer than two sizes.
+    """
+
+    arm: str
+    operation: str
+    milliseconds: Mapping[int, float]
+    exponent: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A finished run.
+
+    Attributes:
+        seconds: that each suite took.
+        bandwidth: bytes a second, by number of threads.
+    """
+
+    bench: Bench
+    machine: Mapping[str, Any]
+    bandwidth: Mapping[int, float]
+    seconds: Mapping[str, float]
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """Of the suites that were run."""
+        return judge([bar for bar in BARS if bar.ours.suite in self.seconds], self.bench.figures)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, as JSON types."""
+        return {
+            "machine": dict(self.machine),
+            "bandwidth": {str(threads): rate for threads, rate in self.bandwidth.items()},
+            "seconds": dict(self.seconds),
+            **self.bench.as_dict(),
+            "growth": [
+                asdict(replace(row, milliseconds={str(n): ms for n, ms in row.milliseconds.items()}))
+                for row in growth(self.bench.figures)
+            ],
+            "goals": [
+                {"goal": v.bar.goal, "threads": v.threads, "found": v.found, "limit": v.bar.limit, "met": v.met}
+                for v in self.verdicts
+            ],
+        }
+
+    def as_markdown(self) -> str:
+        parts = ["# nanomem bench", self._setting(), *self._arms(), "## Goals", self._goals()]
+        for suite, seconds in self.seconds.items():
+            parts.append(f"## {suite}\n\nTook {seconds:.0f} s.")
+            figures = [figure for figure in self.bench.figures if figure.suite == suite]
+            if suite == "growth":
+                parts.append(_growth_table(growth(figures)))
+            else:
+                for measure in dict.fromkeys(figure.measure for figure in figures):
+                    parts.append(f"### {measure}\n\n" + _figures([f for f in figures if f.measure == measure]))
+        if self.bench.failures:
+            rows = [[f.suite or "start", f.arm, f.message] for f in self.bench.failures]
+            parts += ["## Failures", _table(["suite", "arm", "error"], rows)]
+        return "\n\n".join(parts) + "\n"
+
+    def _setting(self) -> str:
+        n, dim = _FLOOR
+        size = 4 * n * dim
+        lines = [f"{key}: {value}" for key, value in self.machine.items()]
+        lines += [
+            f"memory bandwidth, {threads} threads: {rate / 1e9:.1f} GB/s; "
+            f"the {n:,} × {dim} float32 vectors take {1e3 * size / rate:.1f} ms to read"
+            for threads, rate in self.bandwidth.items()
+        ]
+        effort = self.bench.effort
+        lines.append(
+            f"effort: {effort.rounds} rounds of at most {effort.calls} calls or {effort.seconds:g} s for each arm in turn; "
+            f"at most {effort.top:,} records ({effort.growth_top:,} in growth)"
+            + ("" if effort.scale == 1 else f"; every number of records multiplied by {effort.scale:g}")
+        )
+        lines.append("vectors are given and not computed; each arm has a process of its own, on a store that was reopened")
+        return "\n".join(f"* {line}" for line in lines)
+
+    def _arms(self) -> list[str]:
+        rows = [[name, arm.version, arm.settings] for name, arm in self.bench.arms.items()]
+        rows += [[name, "missing", "not installed: `pip install nanomem-bench[peers]`"] for name in self.bench.missing]
+        return ["## Arms", _table(["arm", "version", "configuration"], rows)]
+
+    def _goals(self) -> str:
+        rows = []
+        for verdict in self.verdicts:
+            threads = "" if verdict.threads is None else f", {verdict.threads} threads"
+            found = "-" if verdict.found is None else f"{verdict.found:.3g}"
+            rows.append([verdict.bar.goal + threads, found, {True: "met", False: "NOT met", None: "not measured"}[verdict.met]])
+        return _table(["goal", "found", "verdict"], rows)
+
+
+def growth(figures: Sequence[Figure]) -> list[Growth]:
+    """The growth of each operation, from the figures of the suite ``growth``."""
+    times: dict[tuple[str, str], dict[int, float]] = {}
+    for figure in figures:
+        if figure.suite == "growth":
+            times.setdefault((figure.arm, figure.measure), {})[figure.n] = figure.value
+    return [
+        Growth(arm, operation, by_size, slope(list(by_size), list(by_size.values())) if len(by_size) > 1 else None)
+        for (arm, operation), by_size in times.items()
+    ]
+
+
+def _growth_table(rows: Sequence[Growth]) -> str:
+    sizes = sorted({n for row in rows for n in row.milliseconds})
+    cells = [
+        [
+            row.arm,
+            row.operation,
+            *(_number(row.milliseconds[n]) if n in row.milliseconds else "-" for n in sizes),
+            "-" if row.exponent is None else f"{row.exponent:.2f}",
+        ]
+        for row in rows
+    ]
+    note = "Median in ms, and b of the power law time = a · records^b that fits best.\n\n"
+    return note + _table(["arm", "operation", *(f"{n:,}" for n in sizes), "b"], cells)
+
+
+def _figures(figures: Sequence[Figure]) -> str:
+    """One measure: a line an arm, a column a case, and how ours relates to each."""
+    columns = list(dict.fromkeys((figure.case, figure.threads) for figure in figures))
+    found = {(figure.arm, figure.case, figure.threads): figure for figure in figures}
+    unit = figures[0].unit
+    headers = [case + ("" if threads is None else f", {threads} threads") for case, threads in columns]
+    rows = [
+        [arm, *(_cell(found.get((arm, *column)), found.get((OURS, *column))) for column in columns)]
+        for arm in dict.fromkeys(figure.arm for figure in figures)
+    ]
+    return _table([f"arm ({unit})" if unit else "arm", *headers], rows)
+
+
+def _cell(figure: Figure | None, ours: Figure | None) -> str:
+    if figure is None:
+        return "-"
+    text = _number(figure.value)
+    if figure.p95 is not None:
+        text += f", p95 {_number(figure.p95)}"
+    # Shares have no unit; dividing them would tell nothing.
+    if ours is not None and ours is not figure and figure.value and figure.unit:
+        text += f" (ours: {ours.value / figure.value:.3g}×)"
+    return text
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [headers, ["---"] * len(headers), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -1,0 +1,65 @@
+"""Several processes on one store: do writers share the cost of the disk, and do readers wait for them?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from ..bench import Bench
+from ..data import Spec
+from ..process import ArmError, ArmProcess
+
+__all__ = ["run"]
+
+_MANY = 4
+_EVER = 1_000_000_000
+
+
+def run(bench: Bench) -> None:
+    spec = bench.spec(10_000, 384)
+    for name in bench.able("search", "add"):
+        folder = bench.store(name, spec) if bench.arms[name].shared else None
+        if folder is not None:
+            try:
+                with bench.copy(folder) as copy:
+                    _together(bench, name, spec, copy)
+            except ArmError as error:
+                bench.note(error)
+
+
+def _together(bench: Bench, name: str, spec: Spec, folder: Path) -> None:
+    phases = (("alone", 1, 0), ("alone", 0, 1), (f"{_MANY} of a kind", 0, _MANY), (f"{_MANY} + {_MANY}", _MANY, _MANY))
+    for number, (case, writers, readers) in enumerate(phases):
+        bench.say(f"{name}: {writers} writers and {readers} readers")
+        added, searched = _phase(bench, name, spec, folder, number, writers, readers)
+        if writers:
+            # Each writer's own rate, added up: the time that a process takes to start does not count.
+            rate = sum(len(seconds) / sum(seconds) for seconds in added)
+            bench.add("commits", name, case, rate, "commits/s", n=spec.n)
+        if readers:
+            bench.add_times("search", name, case, [s for seconds in searched for s in seconds], n=spec.n)
+
+
+def _phase(
+    bench: Bench, name: str, spec: Spec, folder: Path, number: int, writers: int, readers: int
+) -> tuple[Sequence[Sequence[float]], Sequence[Sequence[float]]]:
+    """What each writer and each reader needed for each call, in the time that all of them worked."""
+    with ExitStack() as stack:
+        # Each writer's records have numbers of their own, also from one phase to the next.
+        processes = [
+            stack.enter_context(
+                ArmProcess(bench.setup(name, spec, folder, 1, first=(number * _MANY + place) * 10_000_000))
+            )
+            for place in range(writers + readers)
+        ]
+        operations = ["add"] * writers + ["search"] * readers
+        for process, operation in zip(processes, operations, strict=True):
+            process.call("open")
+            process.call("repeat", operation=operation, seconds=0, limit=1)
+        for process, operation in zip(processes, operations, strict=True):
+            process.ask("repeat", operation=operation, seconds=bench.effort.span, limit=_EVER)
+        samples = [process.answer() for process in processes]
+        for process in processes:
+            process.call("close")
+    return samples[:writers], samples[writers:]

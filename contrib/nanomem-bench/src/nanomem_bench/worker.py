@@ -1,0 +1,146 @@
+"""The process an arm lives in: reads a JSON line a request from stdin, writes a JSON line a reply to stdout.
+
+The first line sets it up (see `Setup` in `nanomem_bench.process`). A request is ``{"do": name, **arguments}``, a reply
+``{"result": …}`` or ``{"error": text}``. The process ends when stdin does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from . import arms
+from .data import QUERIES, K, Material
+from .measure import judge, memory, read_bandwidth
+
+__all__ = ["main"]
+
+_BATCH = 1_000
+
+
+class _Host:
+    """What can be asked of the process: its public methods, with arguments and results that are JSON."""
+
+    def __init__(self, arm: str, folder: str, material: str, chains: int, threads: int, first: int) -> None:
+        self._material = Material(Path(material), chains)
+        self._arm = arms.load(arm)(Path(folder), self._material, threads)
+        self._next: dict[str, int] = defaultdict(lambda: first)
+
+    def describe(self) -> dict[str, Any]:
+        cls = type(self._arm)
+        return {
+            "settings": cls.settings,
+            "exact": cls.exact,
+            "shared": cls.shared,
+            "operations": cls.operations(),
+        }
+
+    def build(self) -> None:
+        """Fill a new store, and use it once, so that it has every file beside it that it will have."""
+        self._arm.folder.mkdir(parents=True)
+        self._arm.open()
+        for block in self._material.blocks(0, len(self._material), 10 * _BATCH):
+            self._arm.add_many(block)
+        self._arm.close()
+        self._arm.open()
+        if "search" in type(self._arm).operations():
+            self._arm.search(0)
+        self._arm.close()
+
+    def open(self) -> float:
+        begin = time.perf_counter()
+        self._arm.open()
+        return time.perf_counter() - begin
+
+    def close(self) -> None:
+        self._arm.close()
+
+    def repeat(self, operation: str, seconds: float, limit: int) -> list[float]:
+        """Seconds of each call of an operation, at least one, until `seconds` are over or there are `limit`.
+
+        The number given to the operation rises by one each time, also from one request to the next.
+        """
+        act = getattr(self._arm, operation)
+        # What is added are records beyond those that the store was built with.
+        start = len(self._material) if operation == "add" else 0
+        number = self._next[operation]
+        samples: list[float] = []
+        end = time.perf_counter() + seconds
+        while not samples or (len(samples) < limit and time.perf_counter() < end):
+            begin = time.perf_counter()
+            act(start + number)
+            samples.append(time.perf_counter() - begin)
+            number += 1
+        self._next[operation] = number
+        return samples
+
+    def add_many(self, count: int) -> float:
+        """Seconds that a store in a new folder takes for `count` records, with opening and closing it."""
+        folder = self._arm.folder
+        self._arm.folder = folder / f"new-{self._next['add_many']}"
+        self._next["add_many"] += 1
+        self._arm.folder.mkdir(parents=True)
+        assert self._material.texts and len(self._material.vectors)  # read before the clock runs
+        begin = time.perf_counter()
+        self._arm.open()
+        for block in self._material.blocks(0, count, _BATCH):
+            self._arm.add_many(block)
+        self._arm.close()
+        seconds = time.perf_counter() - begin
+        self._arm.folder = folder
+        return seconds
+
+    def memory(self) -> dict[str, int] | None:
+        return memory()
+
+    def disk(self) -> tuple[int, int]:
+        return self._arm.bytes_on_disk()
+
+    def check(self) -> dict[str, float]:
+        """How right the answers are: against the vectors as the store has them, and as they were given."""
+        queries = self._material.queries[:QUERIES]
+        answers = [self._arm.search(number) for number in range(len(queries))]
+        recall, order = judge(self._arm.stored(), queries, answers, K)
+        return {
+            "recall": recall,
+            "order": order,
+            "recall_of_given": judge(self._material.vectors, queries, answers, K)[0],
+        }
+
+    def bandwidth(self, threads: int, size: int) -> float:
+        return read_bandwidth(threads, size)
+
+
+def main() -> None:
+    # What a library prints must not mix with the replies.
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    setup = json.loads(sys.stdin.readline())
+    _confine(setup["threads"])
+    host: _Host | None = None
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            host = host or _Host(**setup)
+            reply = {"result": getattr(host, request.pop("do"))(**request)}
+        except Exception as error:
+            traceback.print_exc()
+            reply = {"error": f"{type(error).__name__}: {error}"}
+        replies.write(json.dumps(reply) + "\n")
+        replies.flush()
+
+
+def _confine(threads: int) -> None:
+    """Keep to as many processors as there are threads, whatever a library thinks it may use. 0: no limit."""
+    if threads and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+
+
+if __name__ == "__main__":
+    main()

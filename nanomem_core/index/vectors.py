@@ -1,0 +1,235 @@
+"""The vectors of one scope as a search sees them: each row's cosine, exactly or between two bounds."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..changes import Vectors
+from ..columns import Rows
+from ..fileio import atomic
+from .quantised import checksums, entry_type, quantise, quantised_bounds
+
+__all__ = ["Cosines", "FloatVectors", "QuantisedVectors", "VectorTable"]
+
+_Floats = npt.NDArray[np.float32]
+_Mask = npt.NDArray[np.bool_]
+
+
+class Cosines:
+    """The cosines of a scope's rows with a question: each lies between `low` and `high`, and is known where they meet.
+
+    Attributes:
+        low, high: float32, one number a row; both -inf where a row has no vector.
+    """
+
+    def __init__(self, low: _Floats, high: _Floats, measure: Callable[[Rows], _Floats] | None = None) -> None:
+        self.low = low
+        self.high = high
+        self._measure = measure
+
+    def settle(self, where: _Mask) -> None:
+        """Make the cosines of the rows of `where` exact."""
+        if self._measure is None:
+            return
+        rows = np.flatnonzero(where & (self.low < self.high))
+        if len(rows):
+            self.low[rows] = self.high[rows] = self._measure(rows)
+
+    def settle_floor(self, floor: float, where: _Mask) -> None:
+        """Settle what is needed to tell which rows of `where` reach `floor`: afterwards they are those with `low` ≥ it."""
+        self.settle(where & (self.low < floor) & (self.high >= floor))
+
+    def settle_best(
+        self, k: int, where: _Mask, score: Callable[[_Floats], npt.NDArray[np.floating]] = lambda cosines: cosines
+    ) -> npt.NDArray[np.floating]:
+        """Settle what can be among the first `k` rows of `where` by `score`, and return the scores of all rows.
+
+        `score` turns an array of cosines into scores, and must grow with each cosine. Of rows that can't be among the
+        first k the score returned is a lower bound.
+        """
+        if self._measure is None:
+            return score(self.low)
+        low = score(self.low)
+        candidates = low[where]
+        if k < len(candidates):
+            least = np.partition(candidates, len(candidates) - k)[len(candidates) - k]
+            where = where & (score(self.high) >= least)
+        self.settle(where)
+        return score(self.low)
+
+    def span(self, where: _Mask) -> tuple[float, float]:
+        """The least and the greatest cosine of the rows of `where`, which has at least one."""
+        self.settle_best(1, where)
+        self.settle(where & (self.low <= self.high[where].min()))
+        return float(self.low[where].min()), float(self.low[where].max())
+
+
+class VectorTable:
+    """The unit vectors of a scope's rows, growable. A row may have several (one a passage) or none.
+
+    One thread at a time may append; others may read meanwhile.
+    """
+
+    def append(self, vectors: Vectors, owners: Rows) -> None:
+        """Add vectors, shape (m, dim), and the row that each belongs to; owners never descend."""
+        raise NotImplementedError
+
+    def cosines(self, query: _Floats, count: int) -> Cosines:
+        """The cosine of each of the first `count` rows with the unit vector `query`: its best passage's."""
+        raise NotImplementedError
+
+
+class FloatVectors(VectorTable):
+    """Held in memory as float32: the fastest for few vectors, and what searches scan without the extra ``fast``."""
+
+    def __init__(self, dim: int) -> None:
+        self._matrix: Vectors = np.empty((0, dim), np.float32)
+        self._owners: npt.NDArray[np.intp] = np.empty(0, np.intp)
+        # What readers see: filled rows, their owners, and whether no owner has several. Replaced as a whole.
+        self._held = (self._matrix, self._owners, True)
+
+    def __len__(self) -> int:
+        return len(self._held[1])
+
+    def append(self, vectors: Vectors, owners: Rows) -> None:
+        held, single = self._held[1], self._held[2]
+        first, size = len(held), len(held) + len(vectors)
+        if size > len(self._matrix):
+            capacity = max(64, size, first + first // 2)
+            matrix = np.empty((capacity, self._matrix.shape[1]), np.float32)
+            matrix[:first] = self._matrix[:first]
+            self._matrix = matrix
+            self._owners = np.concatenate([self._owners[:first], np.empty(capacity - first, np.intp)])
+        self._matrix[first:size] = vectors
+        self._owners[first:size] = owners
+        single = single and _ascending(self._owners[max(first - 1, 0) : size])
+        self._held = (self._matrix[:size], self._owners[:size], single)
+
+    def cosines(self, query: _Floats, count: int) -> Cosines:
+        matrix, owners, single = self._held
+        size = int(np.searchsorted(owners, count))
+        best = _best_of_each(matrix[:size] @ query, owners[:size], single, count)
+        return Cosines(best, best)
+
+
+class QuantisedVectors(VectorTable):
+    """Held as int8 codes, which bound the cosines; the vectors themselves stay in the store.
+
+    The codes may be kept in a file, which is mapped. It is derived: each entry has a checksum and the fingerprint of
+    the vectors it was made from, and what doesn't fit is computed again.
+
+    Args:
+        fetch: the vectors of rows and their owners, as `ColumnSource.vectors` gives them.
+        prints: fingerprints of the vectors of rows; None if the store has none, and then nothing is kept in a file.
+        path: the file; None for none.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        fetch: Callable[[Rows], tuple[Vectors, Rows]],
+        prints: Callable[[Rows], npt.NDArray[np.uint32]] | None = None,
+        path: Path | None = None,
+    ) -> None:
+        self._type = entry_type(dim)
+        self._fetch = fetch
+        self._prints = prints
+        self._path = path if prints is not None else None
+        self._tail = np.empty(0, self._type)
+        empty = np.empty(0, self._type)
+        self._held: tuple[npt.NDArray[Any], npt.NDArray[Any], bool] = (empty, empty, True)
+
+    def __len__(self) -> int:
+        return len(self._held[0]) + len(self._held[1])
+
+    def load(self, count: int) -> int:
+        """Take over what the file holds of the first `count` rows; returns the number of rows that need no `append`."""
+        if self._path is None or self._prints is None:
+            return 0
+        with contextlib.suppress(OSError, ValueError):
+            entries = np.memmap(self._path, self._type, "r")[: len(entries_of(self._path, self._type))]
+            owners = entries["owner"].astype(np.intp)
+            sound = (owners < count) & (np.diff(owners, prepend=0) >= 0) & (checksums(entries) == entries["check"])
+            size = len(owners) if sound.all() else int(np.argmin(sound))
+            sound = self._prints(owners[:size]) == entries["print"][:size]
+            size = size if sound.all() else int(np.argmin(sound))
+            if 0 < size < len(owners) and owners[size] == owners[size - 1]:
+                size = int(np.searchsorted(owners[:size], owners[size]))  # not some passages of a text only
+            self._held = (entries[:size], self._held[1], _ascending(owners[:size]))
+            return int(owners[size - 1]) + 1 if size else 0
+        return 0
+
+    def append(self, vectors: Vectors, owners: Rows) -> None:
+        base, held, single = self._held
+        first, size = len(held), len(held) + len(vectors)
+        if size > len(self._tail):
+            tail = np.empty(max(64, size, first + first // 2), self._type)
+            tail[:first] = held
+            self._tail = tail
+        self._tail[first:size] = quantise(vectors, owners, 0 if self._prints is None else self._prints(owners))
+        last = held[-1:] if first else base[-1:]
+        single = single and _ascending(np.concatenate([last["owner"].astype(np.intp), owners]))
+        self._held = (base, self._tail[:size], single)
+
+    def save(self) -> None:
+        """Keep all entries in the file if so many are new that it is worth while. A folder that can't be written is
+        no error: the entries stay in memory."""
+        base, tail, single = self._held
+        if self._path is None or len(tail) < max(_WORTH_SAVING, len(base) // 4):
+            return
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with atomic.replacing(self._path, durable=False) as descriptor:
+                for part in (base, tail):
+                    atomic.write_all(descriptor, np.ascontiguousarray(part).view(np.uint8).data)
+            self._tail = np.empty(0, self._type)
+            self._held = (np.memmap(self._path, self._type, "r"), self._tail, single)
+
+    def cosines(self, query: _Floats, count: int) -> Cosines:
+        low = np.full(count, -np.inf, np.float32)
+        high = low.copy()
+        base, tail, single = self._held
+        for entries in (base, tail):
+            size = int(np.searchsorted(entries["owner"], count))
+            if size:
+                owners = entries["owner"][:size]
+                for bound, values in zip((low, high), quantised_bounds(entries[:size], query), strict=True):
+                    if single:
+                        bound[owners] = values
+                    else:
+                        np.maximum.at(bound, owners, values)
+
+        def measure(rows: Rows) -> _Floats:
+            vectors, owners = self._fetch(rows)
+            best = np.full(len(rows), -np.inf, np.float32)
+            np.maximum.at(best, np.searchsorted(rows, owners), vectors @ query)
+            return best
+
+        return Cosines(low, high, measure)
+
+
+_WORTH_SAVING = 4096
+
+
+def entries_of(path: Path, type: np.dtype[Any]) -> range:
+    return range(os.path.getsize(path) // type.itemsize)
+
+
+def _ascending(owners: npt.NDArray[np.intp]) -> bool:
+    return bool((np.diff(owners) > 0).all())
+
+
+def _best_of_each(cosines: _Floats, owners: Rows, single: bool, count: int) -> _Floats:
+    best = np.full(count, -np.inf, np.float32)
+    if single:
+        best[owners] = cosines
+    else:
+        np.maximum.at(best, owners, cosines)
+    return best
