@@ -70,6 +70,13 @@ class ColumnSource(ABC):
         """
         raise NotImplementedError
 
+    def fingerprints(self, rows: Rows) -> npt.NDArray[np.uint32] | None:
+        """For each of `rows`, a number that changes with its stored vectors; None if the store has none.
+
+        What core derives from vectors is kept in a file only where it can be told so whether it still fits.
+        """
+        return None
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
@@ -202,8 +209,11 @@ class MemoryColumns(ColumnSource):
             codes.append(self._codes[chain])
         first = self._arrays.append(row_values(records, codes))
         for offset, record in enumerate(records):
-            self._kill(record.id)
+            # Replaced at once: a reader on another thread never finds the id absent.
+            replaced = self._rows.get(record.id)
             self._rows[record.id] = first + offset
+            if replaced is not None:
+                self._arrays.kill(replaced)
             self._ids.append(record.id)
             self._versions.append(record.version)
 

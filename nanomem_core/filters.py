@@ -7,7 +7,8 @@ A filter is a mapping. Each key names a metadata key, or a field of the record (
 * A plain value matches an equal value, or one with the same text (``5`` matches ``"5"``). Where the stored value or the
   given one is a list, one common member is enough.
 * ``$eq $ne $in $nin`` compare like that; ``$gt $gte $lt $lte`` compare numbers with numbers and texts with texts, and
-  match nothing else; ``$exists`` takes True or False. ``$and $or`` take a list of filters, ``$not`` takes one.
+  match nothing else; with the fields that are times they also take a datetime, a date or an ISO text. ``$exists`` takes
+  True or False. ``$and $or`` take a list of filters, ``$not`` takes one.
 * A missing key matches only ``$ne``, ``$nin`` and ``{"$exists": False}``. ``None`` matches a stored null.
 """
 
@@ -24,6 +25,7 @@ import numpy.typing as npt
 
 from .errors import FilterError
 from .records import Record
+from .times import parse_time
 
 __all__ = ["ABSENT", "FIELDS", "MISSING", "UNREAD", "Filter", "ValueColumn", "parse_filter", "record_value"]
 
@@ -49,6 +51,8 @@ FIELDS: dict[str, Callable[[Record], Any]] = {
     "recorded_at": lambda r: r.recorded_at,
 }
 """Keys that name a field of the record; every other key is looked up in the metadata."""
+
+_TIMES = ("timestamp", "valid_from", "valid_to", "recorded_at")
 
 
 def record_value(record: Record, key: str) -> Any:
@@ -153,6 +157,7 @@ def parse_filter(spec: Mapping[str, Any] | None, name: str = "filter") -> Filter
 
     Raises:
         FilterError: an unknown operator, or an operand of the wrong shape; the message names `name`.
+        TimeError: a time field is compared with something that can't be read as a time.
     """
     if spec is None:
         return None
@@ -178,7 +183,7 @@ def _parse_entry(key: Any, value: Any, name: str) -> Filter:
         raise FilterError(f"{name}: unknown operator {key!r}; at this place $and, $or and $not are known")
     if not isinstance(value, Mapping):
         return _Condition(key, _equal_test(value))
-    conditions = tuple(_Condition(key, _test(op, operand, f"{name}: {key}")) for op, operand in value.items())
+    conditions = tuple(_Condition(key, _test(key, op, operand, f"{name}: {key}")) for op, operand in value.items())
     if not conditions:
         raise FilterError(f"{name}: {key}: expected a value or an operator such as {{'$gte': 5}}; found {{}}")
     return conditions[0] if len(conditions) == 1 else _All(conditions)
@@ -191,7 +196,7 @@ def _parse_required(spec: Any, name: str) -> Filter:
     return part
 
 
-def _test(op: Any, operand: Any, name: str) -> Callable[[Any], bool]:
+def _test(key: str, op: Any, operand: Any, name: str) -> Callable[[Any], bool]:
     if op in ("$eq", "$ne"):
         equal = _equal_test(operand)
         return equal if op == "$eq" else lambda value: not equal(value)
@@ -205,6 +210,8 @@ def _test(op: Any, operand: Any, name: str) -> Callable[[Any], bool]:
             raise FilterError(f"{name}: $exists takes True or False; found {operand!r}")
         return lambda value: (value is not MISSING) is operand
     if op in _ORDER:
+        if key in _TIMES:
+            operand = parse_time(operand, f"{name}: {op}")
         return _order_test(_ORDER[op], operand, f"{name}: {op}")
     known = ", ".join(("$eq", "$ne", "$in", "$nin", *_ORDER, "$exists"))
     raise FilterError(f"{name}: unknown operator {op!r}; known are {known}")

@@ -16,7 +16,7 @@ from .errors import ConflictError
 from .filters import Filter
 from .records import Record, normalize_entity
 from .results import Entry, make_entry
-from .view import View, read_rows
+from .view import View
 
 __all__ = ["Frame"]
 
@@ -81,11 +81,11 @@ class Frame:
 
     def records(self, rows: Iterable[int]) -> dict[int, Record]:
         """The records of `rows`, in their order; left out where they can't be read, or don't belong here any more."""
-        found = read_rows(self.columns.source, np.fromiter(rows, np.intp))
+        found = self.view.read(self.columns.source, np.fromiter(rows, np.intp))
         return {row: record for row, record in found if self._belongs(row, record)}
 
     def _belongs(self, row: int, record: Record) -> bool:
-        """False for a newer version of a record (see `read_rows`) that would not be found in this frame."""
+        """False for a newer version of a record (see `View.read`) that would not be found in this frame."""
         columns = self.columns
         code = int(columns.chain[row])
         return (

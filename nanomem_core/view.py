@@ -24,15 +24,16 @@ from .index.lexical import LexicalIndex
 from .records import Record
 from .tokens import Tokenizer
 
-__all__ = ["View", "read_rows"]
+__all__ = ["View"]
 
 _BATCH = 4096
 
 
 class _Values:
-    """The values of one key, as codes: a `ValueColumn`. Rows below `upto` were taken over."""
+    """The values of one key, as codes. Rows below `upto` were taken over; it was begun with columns of `since` rows."""
 
-    def __init__(self) -> None:
+    def __init__(self, since: int) -> None:
+        self.since = since
         self.values: list[Any] = []
         self.codes = np.empty(0, np.int32)
         self.upto = 0
@@ -71,20 +72,27 @@ class View:
     Args:
         embed: the vectors of records that the store does not keep, one matrix (m, dim) a record; None for a store
             that keeps them.
+        fetch: the newest version of a record, None where there is none.
     """
 
     def __init__(
-        self, dim: Callable[[], int], tokenizer: Tokenizer, embed: Callable[[list[Record]], list[Vectors]] | None
+        self,
+        dim: Callable[[], int],
+        tokenizer: Tokenizer,
+        embed: Callable[[list[Record]], list[Vectors]] | None,
+        fetch: Callable[[str], Record | None],
     ) -> None:
         self._dim = dim
+        self._fetch = fetch
         self._tokenizer = tokenizer
         self._embed = embed
         self._lock = threading.RLock()
         self._source: ColumnSource | None = None
-        self._vectors: VectorTable | None = None
-        self._vectors_upto = 0
-        self._lexical: LexicalIndex | None = None
-        self._lexical_upto = 0
+        # Each index holds the rows up to `upto`; it was begun with columns of `since` rows.
+        self._vectors = VectorTable(0)
+        self._vectors_upto = self._vectors_since = 0
+        self._lexical = LexicalIndex(tokenizer)
+        self._lexical_upto = self._lexical_since = 0
         self._values: dict[str, _Values] = {}
         self._chains: dict[str, list[int]] = {}
         self._chains_upto = 0
@@ -94,23 +102,36 @@ class View:
     def _follow(self, columns: Columns) -> None:
         if columns.source is not self._source:
             self._source = columns.source
-            self._vectors, self._vectors_upto = None, 0
-            self._lexical, self._lexical_upto = None, 0
+            self._vectors_upto = self._lexical_upto = 0
             self._values = {}
             self._chains, self._chains_upto = {}, 0
             self._entities, self._alike = [], {}
+
+    def read(self, source: ColumnSource, rows: Rows) -> list[tuple[int, Record]]:
+        """Each row with its record; left out where that is gone or damaged.
+
+        Not every store keeps what was replaced. A row whose record was written again meanwhile comes with the newer
+        version rather than not at all, so that a record doesn't vanish from the answers for being corrected.
+        """
+        records = source.records(rows)
+        if len(records) == len(rows):
+            return list(zip(rows.tolist(), records, strict=True))
+        by_id = {record.id: record for record in records}
+        pairs = zip(rows.tolist(), source.ids(rows), strict=True)
+        found = [(row, by_id[id] if id in by_id else self._fetch(id)) for row, id in pairs if id]
+        return [(row, record) for row, record in found if record is not None]
 
     def vectors(self, columns: Columns) -> VectorTable:
         """The vectors of all rows that were live when they were first asked for."""
         with self._lock:
             self._follow(columns)
-            if self._vectors is None:
-                self._vectors = VectorTable(self._dim())
+            if _must_begin(columns, self._vectors_upto, self._vectors_since):
+                self._vectors, self._vectors_upto, self._vectors_since = VectorTable(self._dim()), 0, len(columns)
             for stop, rows in _runs(columns, self._vectors_upto):
                 if self._embed is None:
                     matrix, owners = columns.source.vectors(rows)
                 else:
-                    found = [(row, record) for row, record in read_rows(columns.source, rows) if record.text]
+                    found = [(row, record) for row, record in self.read(columns.source, rows) if record.text]
                     matrices = self._embed([record for _, record in found])
                     owners = np.repeat([row for row, _ in found], [len(m) for m in matrices]).astype(np.intp)
                     matrix = np.concatenate(matrices) if matrices else np.empty((0, self._dim()), np.float32)
@@ -126,12 +147,13 @@ class View:
         """
         with self._lock:
             self._follow(columns)
-            if self._lexical is None:
-                self._lexical = LexicalIndex(self._tokenizer)
+            if _must_begin(columns, self._lexical_upto, self._lexical_since):
+                self._lexical, self._lexical_upto = LexicalIndex(self._tokenizer), 0
+                self._lexical_since = len(columns)
             for stop, rows in _runs(columns, self._lexical_upto):
                 # Rows that are not read keep their numbers, with no text.
                 texts = [""] * (stop - self._lexical_upto)
-                for row, record in read_rows(columns.source, rows):
+                for row, record in self.read(columns.source, rows):
                     texts[row - self._lexical_upto] = _searchable(record)
                 self._lexical.add(self._lexical_upto, texts)
                 self._lexical_upto = stop
@@ -168,9 +190,13 @@ class View:
         count = len(columns)
         with self._lock:
             self._follow(columns)
-            held = {key: self._values.setdefault(key, _Values()) for key in filter.names()}
+            held = {key: self._values.get(key, _Values(count)) for key in filter.names()}
+            for key, values in held.items():
+                if _must_begin(columns, values.upto, values.since):
+                    held[key] = _Values(count)
+            self._values.update(held)
             for stop, rows in _runs(columns, min(values.upto for values in held.values())):
-                found = read_rows(columns.source, rows)
+                found = self.read(columns.source, rows)
                 for key, values in held.items():
                     values.extend(stop, ((row, record_value(record, key)) for row, record in found))
             seen = {key: _Column(values.codes[:count], values.values) for key, values in held.items()}
@@ -180,32 +206,12 @@ class View:
             return mask
 
 
-def read_rows(source: ColumnSource, rows: Rows) -> list[tuple[int, Record]]:
-    """Each row with its record; left out where that is gone or damaged.
+def _must_begin(columns: Columns, upto: int, since: int) -> bool:
+    """True for an empty index, and for one that was begun with newer columns than these.
 
-    Not every store keeps what was replaced. A row whose record was written again meanwhile comes with the newer version
-    rather than not at all, so that a record doesn't vanish from the answers for being corrected.
+    In that one the rows that had died by then are missing, and in these columns some of them may live.
     """
-    records = source.records(rows)
-    if len(records) == len(rows):
-        return list(zip(rows.tolist(), records, strict=True))
-    by_id = {record.id: record for record in records}
-    found = [
-        (row, by_id[id] if id in by_id else _newest(source, row, id))
-        for row, id in zip(rows.tolist(), source.ids(rows), strict=True)
-    ]
-    return [(row, record) for row, record in found if record is not None]
-
-
-def _newest(source: ColumnSource, row: int, id: str) -> Record | None:
-    """The record that replaced the one in `row`, None if there is none."""
-    newest = source.row(id)
-    while newest is not None and newest != row:
-        found = source.records(np.array([newest], np.intp))
-        if found:
-            return found[0]
-        row, newest = newest, source.row(id)
-    return None
+    return upto == 0 or len(columns) < since
 
 
 def _runs(columns: Columns, first: int) -> Iterator[tuple[int, Rows]]:

@@ -11,7 +11,7 @@ import click
 
 from ..errors import InputError, NotFoundError
 from .common import Failure, Session, echo_json, warn
-from .opening import opened, progress_bar
+from .opening import opened, progress_bar, storage_place
 from .options import TIME, filter_option, memory_command, metadata_option
 from .show import count
 
@@ -179,6 +179,9 @@ def export(session: Session, as_json: bool, target: Path, force: bool, **options
 
     The .jsonl form holds everything: times, revisions, entities, metadata and vectors. `nanomem import` reads it.
     """
+    if str(target) == "-":
+        raise click.UsageError("TARGET is a file; an export can't go to standard output")
+    _check_other(session, target)
     if target.suffix in _JSON_LINES and target.exists() and not force:
         raise InputError(f"{target}: exists already; --force replaces it")
     with opened(session, "read") as memory:
@@ -200,6 +203,7 @@ def merge(session: Session, as_json: bool, source: Path, **options: Any) -> None
 
     Each is stamped with source_vault, so that `nanomem unmerge` can take them out again.
     """
+    _check_other(session, source)
     with opened(session, "change") as memory:
         report = memory.merge(source, **options)
     _told(
@@ -219,6 +223,8 @@ def merge(session: Session, as_json: bool, source: Path, **options: Any) -> None
 @click.option("--to", "target", type=click.Path(path_type=Path), metavar="TARGET", help="Copy them there first.")
 def unmerge(session: Session, as_json: bool, name: str, target: Path | None) -> None:
     """Remove what `nanomem merge` brought from the file NAME, or into the project NAME."""
+    if target is not None:
+        _check_other(session, target)
     with opened(session, "change") as memory:
         number = memory.unmerge(name, target)
     _told(as_json, {"removed": number}, f"Removed {count(number, 'record')}.")
@@ -253,6 +259,7 @@ def split(
     described = where is not None or any(value is not None for value in chosen.values())
     if described == (key is not None):
         raise click.UsageError("give either --key, or some of --where, --source-doc, --before and --after")
+    _check_other(session, target, holds_stores=key is not None)
     with opened(session, "change" if purge else "read") as memory:
         if key is not None:
             counts = memory.split_by_key(key, target, purge)
@@ -260,6 +267,17 @@ def split(
             counts = {str(target): memory.split(where, target, purge, **chosen)}
     lines = [f"{name}: {count(number, 'record')}" for name, number in counts.items()]
     _told(as_json, {"targets": counts, "purged": purge}, "\n".join(lines) or f"No record has the metadata key {key!r}.")
+
+
+def _check_other(session: Session, path: Path, holds_stores: bool = False) -> None:
+    """Refuse the memory itself as the other side: what is moved onto itself would be lost.
+
+    With `holds_stores`, `path` is a folder in which stores are made.
+    """
+    own = storage_place(session).path
+    if own is not None and path.resolve() == (own.resolve().parent if holds_stores else own.resolve()):
+        what = "the folder of this memory" if holds_stores else "this memory itself"
+        raise InputError(f"{path}: expected another place; found {what}")
 
 
 def _told(as_json: bool, report: object, message: str) -> None:

@@ -13,7 +13,7 @@ import os
 import struct
 import threading
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,7 @@ __all__ = ["VectorSidecar"]
 
 _MAGIC = b"NMVECS1\n"
 _HEADER = struct.Struct("<8sII")
+_Remembered = dict[bytes, npt.NDArray[np.float32]]
 
 
 class VectorSidecar:
@@ -46,7 +47,7 @@ class VectorSidecar:
             [("key", "V16"), ("crc", "<u4"), ("zero", "<u4"), ("vector", "<f4", (space.dim,))], align=False
         )
         self._lock = threading.Lock()
-        self._vectors: dict[bytes, npt.NDArray[np.float32]] | None = None
+        self._vectors: _Remembered | None = None
 
     def encoder(self, encode: Callable[[Sequence[str]], Vectors]) -> Callable[[Sequence[str]], Vectors]:
         """`encode`, called only for texts whose vector isn't remembered."""
@@ -57,10 +58,10 @@ class VectorSidecar:
                 known = self._load()
                 missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
             if missing:
-                rows = encode(list(missing.values()))
+                fresh = dict(zip(missing, encode(list(missing.values())), strict=True))
                 with self._lock:
-                    known.update(zip(missing, rows, strict=True))
-                    self._append(list(missing), rows)
+                    known.update(fresh)
+                    self._append(fresh)
             return np.stack([known[key] for key in keys]) if keys else np.empty((0, self._dim), np.float32)
 
         return remembered
@@ -71,21 +72,35 @@ class VectorSidecar:
             known = self._load()
         return all(_key(text) in known for text in texts)
 
-    def clear(self) -> None:
-        """Forget everything, in the files of all spaces too, so that nothing derived from an erased text is left."""
+    def keep(self, texts: Iterable[str]) -> None:
+        """Forget the vectors of all other texts, and those of other spaces, in the files too, so that nothing derived
+        from an erased text is left.
+        """
+        keys = {_key(text) for text in texts}
         with self._lock:
             self._vectors = None
-            if self._path is not None:
-                for path in self._path.parent.glob("vectors-*.bin"):
+            if self._path is None:
+                return
+            for path in self._path.parent.glob("vectors-*.bin"):
+                if path != self._path:
                     atomic.remove(path)
+            if not self._path.exists():
+                return
+            with Lock(self._path.with_suffix(".lock")):
+                kept = {key: row for key, row in self._load().items() if key in keys}
+                self._vectors = kept
+                if kept:
+                    atomic.write(self._path, self._header + self._packed(kept))
+                else:
+                    atomic.remove(self._path)
 
-    def _load(self) -> dict[bytes, npt.NDArray[np.float32]]:
+    def _load(self) -> _Remembered:
         if self._vectors is None:
             data = None if self._path is None else atomic.read(self._path)
             self._vectors = {} if data is None else self._parse(data)
         return self._vectors
 
-    def _parse(self, data: bytes) -> dict[bytes, npt.NDArray[np.float32]]:
+    def _parse(self, data: bytes) -> _Remembered:
         if data[: _HEADER.size] != self._header:
             return {}
         count = (len(data) - _HEADER.size) // self._entry.itemsize
@@ -96,13 +111,16 @@ class VectorSidecar:
             if zlib.crc32(entry["vector"].tobytes()) == entry["crc"]
         }
 
-    def _append(self, keys: list[bytes], rows: Vectors) -> None:
-        if self._path is None:
-            return
-        entries = np.zeros(len(keys), self._entry)
-        for entry, key, row in zip(entries, keys, rows, strict=True):
+    def _packed(self, vectors: _Remembered) -> bytes:
+        entries = np.zeros(len(vectors), self._entry)
+        for entry, (key, row) in zip(entries, vectors.items(), strict=True):
             entry["key"], entry["vector"] = np.void(key), row
             entry["crc"] = zlib.crc32(entry["vector"].tobytes())
+        return entries.tobytes()
+
+    def _append(self, vectors: _Remembered) -> None:
+        if self._path is None:
+            return
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with Lock(self._path.with_suffix(".lock")):
             binary = getattr(os, "O_BINARY", 0)
@@ -114,7 +132,7 @@ class VectorSidecar:
                 size = os.lseek(descriptor, 0, os.SEEK_END)
                 # A write that was cut off leaves part of an entry, which the next one replaces.
                 whole = size - (size - _HEADER.size) % self._entry.itemsize
-                atomic.write_all(descriptor, entries.tobytes(), whole)
+                atomic.write_all(descriptor, self._packed(vectors), whole)
             finally:
                 os.close(descriptor)
 

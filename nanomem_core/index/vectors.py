@@ -18,6 +18,9 @@ from .quantised import checksums, entry_type, quantise, quantised_bounds
 
 __all__ = ["Cosines", "FloatVectors", "QuantisedVectors", "VectorTable"]
 
+_WORTH_SAVING = 4096
+"""Entries that must be new, at least, before the file is written again."""
+
 _Floats = npt.NDArray[np.float32]
 _Mask = npt.NDArray[np.bool_]
 
@@ -43,7 +46,7 @@ class Cosines:
             self.low[rows] = self.high[rows] = self._measure(rows)
 
     def settle_floor(self, floor: float, where: _Mask) -> None:
-        """Settle what is needed to tell which rows of `where` reach `floor`: afterwards they are those with `low` ≥ it."""
+        """Settle what decides which rows of `where` reach `floor`: afterwards it is those whose `low` does."""
         self.settle(where & (self.low < floor) & (self.high >= floor))
 
     def settle_best(
@@ -154,7 +157,7 @@ class QuantisedVectors(VectorTable):
         if self._path is None or self._prints is None:
             return 0
         with contextlib.suppress(OSError, ValueError):
-            entries = np.memmap(self._path, self._type, "r")[: len(entries_of(self._path, self._type))]
+            entries = self._mapped(self._path)
             owners = entries["owner"].astype(np.intp)
             sound = (owners < count) & (np.diff(owners, prepend=0) >= 0) & (checksums(entries) == entries["check"])
             size = len(owners) if sound.all() else int(np.argmin(sound))
@@ -190,7 +193,11 @@ class QuantisedVectors(VectorTable):
                 for part in (base, tail):
                     atomic.write_all(descriptor, np.ascontiguousarray(part).view(np.uint8).data)
             self._tail = np.empty(0, self._type)
-            self._held = (np.memmap(self._path, self._type, "r"), self._tail, single)
+            self._held = (self._mapped(self._path), self._tail, single)
+
+    def _mapped(self, path: Path) -> npt.NDArray[Any]:
+        # A file that was cut off may end in the middle of an entry.
+        return np.memmap(path, self._type, "r", shape=os.path.getsize(path) // self._type.itemsize)
 
     def cosines(self, query: _Floats, count: int) -> Cosines:
         low = np.full(count, -np.inf, np.float32)
@@ -213,13 +220,6 @@ class QuantisedVectors(VectorTable):
             return best
 
         return Cosines(low, high, measure)
-
-
-_WORTH_SAVING = 4096
-
-
-def entries_of(path: Path, type: np.dtype[Any]) -> range:
-    return range(os.path.getsize(path) // type.itemsize)
 
 
 def _ascending(owners: npt.NDArray[np.intp]) -> bool:

@@ -130,6 +130,9 @@ class Storage(Component):
     depends on; counting `head` per process; following symbolic links on delete; matching scopes by prefix.
     """
 
+    read_only: bool = False
+    """True if this object refuses writes; core then leaves no files beside the store either."""
+
     keeps_vectors: ClassVar[bool] = False
     """True if the store keeps the vectors it is given; it then implements `space` and `adopt`."""
 
@@ -239,9 +242,9 @@ class Storage(Component):
         return self.__dict__.setdefault("_columns", {})  # type: ignore[no-any-return]
 
     def derived(self) -> Path | None:
-        """A folder where core may keep what it can compute again (the vectors of a store that keeps none).
+        """A folder where core may keep what it can compute again: codes of vectors, or the vectors of a store without.
 
-        None keeps it in memory. Whatever is in it may be deleted at any time.
+        None keeps it in memory. Whatever is in it may be deleted at any time; `erase` and `compact` do.
         """
         return None
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..changes import Change, Delete, Put, Vectors
 from ..columns import Rows
-from ..errors import ClosedError, ConflictError, InputError
+from ..errors import ClosedError, ConflictError, CorruptionError, InputError
 from ..filters import parse_filter
 from ..frame import Frame
 from ..index.sidecar import VectorSidecar
@@ -160,8 +160,15 @@ class MemoryBase:
             view = self._views.get(scope)
             if view is None:
                 embed = None if self.storage.keeps_vectors else self._embed
-                view = self._views[scope] = View(lambda: self.embedder.dim, self._tokenizer, embed)
+                view = View(lambda: self.embedder.dim, self._tokenizer, embed, lambda id: self._stored(scope, id))
+                self._views[scope] = view
             return view
+
+    def _stored(self, scope: Scope, id: str) -> Record | None:
+        try:
+            return self.storage.get(scope, id)
+        except CorruptionError:
+            return None
 
     def _commit(
         self,

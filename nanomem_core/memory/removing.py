@@ -12,6 +12,7 @@ from ..changes import Change, Delete, Put
 from ..columns import Rows
 from ..errors import ConflictError, InputError
 from ..frame import Frame
+from ..pipeline.chunking import passages
 from ..records import Kind, Record, Scope
 from ..results import SearchResults
 from .base import ATTEMPTS
@@ -48,8 +49,7 @@ class Removing(Writing):
         would match everything; an empty `id`, `ids` or `text_exact` matches nothing.
         """
         wanted = _id_set(id, ids)
-        if where is not None and not where:
-            raise InputError("where: an empty filter would match every record; leave the argument out instead")
+        _refuse_empty("where", where)
         if wanted is None and text_exact is None and text_contains is None and where is None and source is None:
             return 0
         if wanted is not None and text_exact is None and text_contains is None and where is None and source is None:
@@ -91,6 +91,7 @@ class Removing(Writing):
 
         Only hits with a cosine of at least `min_score` count, and only those very records are removed.
         """
+        _refuse_empty("filter", filter)
         frame = self._frame(user=user, agent=agent, filter=filter, entity=entity)
         found = self._search(
             frame, query, top_k=top_k, min_score=min_score, mode="vector", decompose=False, by_chain=False
@@ -116,6 +117,7 @@ class Removing(Writing):
         Returns ``groups`` (chains cut), ``deleted``, ``kept`` (values left in those chains), ``ids`` and ``dry_run``;
         a dry run gives the numbers of the real one.
         """
+        _refuse_empty("filter", filter)
         counts = {"groups": 0, "kept": 0}
         before = self._cutoff(older_than_days)
 
@@ -144,6 +146,7 @@ class Removing(Writing):
         """
         if target_freed_bytes is None and older_than_days is None:
             raise InputError("prune: give target_freed_bytes, older_than_days, or both")
+        _refuse_empty("filter", filter)
         self._refuse_in_batch("prune")
         before = self._cutoff(older_than_days)
         size = 0
@@ -211,7 +214,8 @@ class Removing(Writing):
 
     def _drop_derived(self) -> None:
         if not self.storage.keeps_vectors:
-            self._derived_vectors().clear()
+            records = (record for scope in self.storage.scopes() for record in self.storage.scan(scope))
+            self._derived_vectors().keep(part for record in records for part in passages(record.text))
 
     def _cutoff(self, older_than_days: float | None) -> float | None:
         if older_than_days is None:
@@ -219,6 +223,11 @@ class Removing(Writing):
         if older_than_days < 0:
             raise InputError(f"older_than_days: expected a number from 0; found {older_than_days}")
         return self._clock() - older_than_days * 86400.0
+
+
+def _refuse_empty(name: str, filter: Mapping[str, Any] | None) -> None:
+    if filter is not None and not filter:
+        raise InputError(f"{name}: an empty filter would match every record; leave the argument out instead")
 
 
 def _id_set(id: str | Sequence[str] | None, ids: Sequence[str] | None) -> set[str] | None:

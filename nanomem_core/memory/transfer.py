@@ -109,9 +109,10 @@ class Transfer(Removing):
             InputError: `purge` without `where`, `source_doc`, `before` or `after`.
         """
         chosen = {"where": where, "source_doc": source_doc, "before": before, "after": after}
-        if purge and not any(value not in (None, "", {}) for value in chosen.values()):
+        given = [value for value in chosen.values() if value is not None]
+        if purge and (not given or "" in given or {} in given):
             raise InputError(
-                "purge: give a filter (where, source_doc, before or after), or use erase for a whole scope"
+                "purge: give a filter (where, source_doc, before or after; none of them empty), or erase the scope"
             )
         parcels = list(self.parcels(**chosen, all_scopes=all_scopes, user=user, agent=agent))  # type: ignore[arg-type]
         self._deliver(parcels, target, purge)

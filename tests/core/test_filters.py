@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nanomem_core.errors import FilterError
+from nanomem_core.errors import FilterError, TimeError
 from nanomem_core.filters import ABSENT, MISSING, parse_filter, record_value
 from nanomem_core.records import Record
 from nanomem_core.tokens import Tokenizer
@@ -56,6 +57,9 @@ STORED = record(
         {"tags": {"$gte": 7}},
         {"timestamp": 100},
         {"valid_from": {"$lt": 101}},
+        {"valid_from": {"$lt": "1970-01-01T00:01:41Z", "$gte": date(1970, 1, 1)}},
+        {"timestamp": {"$lte": datetime(1970, 1, 1, 0, 1, 40, tzinfo=UTC)}},
+        {"recorded_at": {"$gt": "1970-01-01"}},
         {"entity": "city"},
         {"id": "r1", "kind": "fact", "source": "cli", "revision": 1, "version": 1},
         {"$or": [{"n": 1}, {"s": "5"}]},
@@ -89,6 +93,7 @@ def test_a_filter_that_matches(spec: dict[str, Any]) -> None:
         {"t": {"$gte": 0}},
         {"null": {"$gte": 0}},
         {"valid_to": {"$exists": True}},
+        {"valid_to": {"$lt": "2026-01-01"}},
         {"n": 5, "s": "6"},
         {"$or": [{"n": 1}, {"s": "6"}]},
         {"$not": {"n": 5}},
@@ -104,7 +109,7 @@ def _both(spec: dict[str, Any], stored: Record) -> bool:
     assert parsed is not None
     verdict = parsed.matches(stored)
     columns = columns_of(record("before"), stored)
-    assert bool(View(lambda: 1, Tokenizer("none"), None).filter_mask(columns, parsed)[1]) is verdict
+    assert bool(View(lambda: 1, Tokenizer("none"), None, lambda id: None).filter_mask(columns, parsed)[1]) is verdict
     return verdict
 
 
@@ -133,6 +138,11 @@ def test_a_malformed_filter_is_refused_by_name(spec: Any, message: str) -> None:
         parse_filter(spec, "where")
 
 
+def test_a_time_field_is_compared_with_times_only() -> None:
+    with pytest.raises(TimeError, match=r"^where: timestamp: \$gt: expected a number of unix seconds.*found 'soon'"):
+        parse_filter({"timestamp": {"$gt": "soon"}}, "where")
+
+
 def test_no_filter_is_none() -> None:
     assert parse_filter(None) is None
     assert parse_filter({}) is None
@@ -154,7 +164,7 @@ conditions = (
     | st.lists(values, max_size=3)
     | st.dictionaries(st.sampled_from(["$eq", "$ne"]), values | st.lists(values, max_size=2), min_size=1)
     | st.dictionaries(st.sampled_from(["$in", "$nin"]), st.lists(values, max_size=3), min_size=1)
-    | st.dictionaries(st.sampled_from(["$gt", "$gte", "$lt", "$lte"]), st.sampled_from([0, 1.5, "0", "x"]), min_size=1)
+    | st.dictionaries(st.sampled_from(["$gt", "$gte", "$lt", "$lte"]), st.sampled_from([0, 1.5, "0", "2"]), min_size=1)
     | st.booleans().map(lambda exists: {"$exists": exists})
 )
 plain = st.dictionaries(st.sampled_from(KEYS), conditions, min_size=1, max_size=3)
@@ -184,7 +194,7 @@ def test_the_mask_over_rows_says_what_matches_says_of_each_record(
         record(str(number), entity, at, source=source, metadata=metadata)
         for number, (metadata, source, entity, at) in enumerate(rows)
     ]
-    view, columns = View(lambda: 1, Tokenizer("none"), None), columns_of(*records)
+    view, columns = View(lambda: 1, Tokenizer("none"), None, lambda id: None), columns_of(*records)
     for spec in specs:
         parsed = parse_filter(spec)
         assert parsed is not None

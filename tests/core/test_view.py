@@ -14,7 +14,7 @@ from nanomem_core.filters import parse_filter
 from nanomem_core.records import Record, Scope
 from nanomem_core.testing.fakes import HashEmbedder
 from nanomem_core.tokens import Tokenizer
-from nanomem_core.view import View, read_rows
+from nanomem_core.view import View
 from tests.rows import record
 
 EMBEDDER = HashEmbedder(8)
@@ -27,7 +27,7 @@ class Scene:
         self.records: dict[str, Record] = {}
         self.source = MemoryColumns(Scope(), 0, (), lambda id: self.records.get(id))
         self.embedded: list[str] = []
-        self.view = View(lambda: EMBEDDER.dim, Tokenizer("none"), self.embed)
+        self.view = View(lambda: EMBEDDER.dim, Tokenizer("none"), self.embed, self.records.get)
 
     def embed(self, records: list[Record]) -> list[Vectors]:
         self.embedded += [record.text for record in records]
@@ -106,6 +106,17 @@ def test_a_slow_reader_with_old_columns_still_finds_a_record_that_was_corrected_
         assert scene.passing(columns, {"n": {"$exists": True}}) == ["a"]
 
 
+def test_a_reader_that_is_slower_than_the_first_one_still_finds_a_record_that_was_corrected_meanwhile() -> None:
+    scene = Scene()
+    assert scene.nearest(scene.put(), "x") == scene.passing(scene.put(), {"n": 1}) == []
+    old = scene.put(record("a", metadata={"n": 1}))
+    new = scene.put(replace(record("a"), metadata={"n": 2}))
+    for columns in (new, old, new):
+        assert scene.nearest(columns, "text of a") == ["a"]
+        assert scene.matching(columns, "text") == ["a"]
+        assert scene.passing(columns, {"n": {"$exists": True}}) == ["a"]
+
+
 def test_a_row_that_could_not_be_read_passes_no_filter() -> None:
     scene = Scene()
     old = scene.put(record("a", metadata={"owner": "bob"}))
@@ -120,7 +131,7 @@ def test_reading_rows_gives_the_newest_version_and_leaves_out_what_is_gone() -> 
     columns = scene.put(record("a"), record("b"), record("c"))
     scene.put(replace(record("b"), text="newer"))
     scene.delete("c")
-    found = read_rows(columns.source, np.arange(3))
+    found = scene.view.read(columns.source, np.arange(3))
     assert [(row, found.text) for row, found in found] == [(0, "text of a"), (1, "newer")]
 
 

@@ -134,6 +134,11 @@ class ScopeColumns(ColumnSource):
         passages = np.arange(len(owners)) - np.repeat(ends - counts, counts)
         return gather(data, np.repeat(offsets, counts) + passages * stride, space.dim, dtype), owners
 
+    def fingerprints(self, rows: Rows) -> npt.NDArray[np.uint32]:
+        with self._guard:
+            crcs: npt.NDArray[np.uint32] = self._table.take("vectors_crc", self._table_rows(np.asarray(rows, np.intp)))
+        return crcs
+
     def _sound(
         self,
         data: npt.NDArray[np.uint8],

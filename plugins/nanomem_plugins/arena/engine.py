@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import threading
 import time
 import uuid
@@ -124,6 +125,10 @@ class Arena:
     @property
     def reembed_path(self) -> str:
         return self.path + ".reembed"
+
+    @property
+    def derived_path(self) -> str:
+        return self.path + ".derived"
 
     @property
     def quarantine_path(self) -> str:
@@ -280,6 +285,8 @@ class Arena:
         with self._disk("files beside it can't be removed"):
             atomic.remove(self.index_path)
             atomic.remove(self.reembed_path)
+            with contextlib.suppress(FileNotFoundError):
+                shutil.rmtree(self.derived_path)
 
     def set_aside(self, file: VaultFile, flaws: Sequence[Flaw]) -> None:
         """See `check.set_aside`."""

@@ -29,8 +29,9 @@ __all__ = ["ArenaStorage"]
 class ArenaStorage(Storage):
     """Keeps records and their vectors in one append-only file. A commit is one write and a shared fsync.
 
-    Beside the file stand ``<path>.lock``, ``<path>.index`` (derived; it may be deleted), ``<path>.reembed`` (while the
-    vectors are replaced) and ``<path>.quarantine`` (after a repair). A missing file is created by the first write.
+    Beside the file stand ``<path>.lock``, ``<path>.index`` and ``<path>.derived`` (both may be deleted),
+    ``<path>.reembed`` (while the vectors are replaced) and ``<path>.quarantine`` (after a repair). A missing file is
+    created by the first write.
 
     Args:
         path: the file.
@@ -61,6 +62,7 @@ class ArenaStorage(Storage):
         target = os.path.realpath(os.path.expanduser(path))
         if read_only and not os.path.exists(target):
             raise NotFoundError(f"{target}: expected a file to read; there is none", id=target)
+        self.read_only = read_only
         self._arena = Arena(
             target,
             vector_dtype=vector_dtype,
@@ -73,6 +75,9 @@ class ArenaStorage(Storage):
     def path(self) -> str:
         """The file, as an absolute path."""
         return self._arena.path
+
+    def derived(self) -> Path:
+        return Path(self._arena.derived_path)
 
     def close(self) -> None:
         self._arena.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,6 +70,7 @@ MISTAKES = [
     (["delete", "nothing-like-it"], 1, "nothing-like-it"),
     (["demo", "--keep", "memory.dat"], 1, "exists already"),
     (["doctor", "notes.md"], 1, "notes.md"),
+    (["export", "-"], 2, "TARGET is a file"),
     (["export", "there.jsonl"], 1, "--force"),
     (["forget", "x", "--top-k", "0"], 2, "--top-k"),
     (["get", "nothing-like-it"], 1, "nothing-like-it"),
@@ -111,16 +113,25 @@ MISTAKES = [
 ]
 
 
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A folder with a memory and files to read, and the ids of the memory's records."""
+    folder = tmp_path_factory.mktemp("made")
+    ids = job_history(str(folder / "memory.dat"))
+    job_history(str(folder / "other.dat"))
+    with Vault(folder / "other.dat") as other:
+        other.export(folder / "other.jsonl")
+        other.export(folder / "there.jsonl")
+    (folder / "notes.md").write_text("# Notes\n\nA word or two.\n", encoding="utf-8")
+    (folder / "notes.jsonl").write_text('{"a": 1}\n', encoding="utf-8")
+    return folder, ids
+
+
 @pytest.fixture
-def memory(cwd: Path) -> list[str]:
-    """A memory, and files to read, in the current directory; the ids of the records."""
-    ids = job_history()
-    job_history("other.dat")
-    with Vault("other.dat") as other:
-        other.export("other.jsonl")
-        other.export("there.jsonl")
-    Path("notes.md").write_text("# Notes\n\nA word or two.\n", encoding="utf-8")
-    Path("notes.jsonl").write_text('{"a": 1}\n', encoding="utf-8")
+def memory(made: tuple[Path, list[str]], cwd: Path) -> list[str]:
+    """A copy of what was made, in the current directory; the ids of the records."""
+    folder, ids = made
+    shutil.copytree(folder, cwd, dirs_exist_ok=True)
     return ids
 
 

@@ -141,6 +141,29 @@ def test_a_split_by_key_makes_a_store_for_each_value(cwd: Path, nanomem: Nanomem
     assert nanomem("split", "--key", "nope", "parts").stdout == "No record has the metadata key 'nope'.\n"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["split", "--where", "topic=health", "memory.dat", "--purge"],
+        ["split", "--where", "topic=health", "link.dat", "--purge"],
+        ["split", "--key", "topic", ".", "--purge"],
+        ["export", "./memory.dat"],
+        ["merge", "memory.dat"],
+        ["unmerge", "notes.md", "--to", "memory.dat"],
+    ],
+)
+def test_a_memory_is_not_moved_onto_itself(words: list[str], memory: list[str], cwd: Path, nanomem: Nanomem) -> None:
+    try:
+        Path("link.dat").symlink_to("memory.dat")
+    except OSError:
+        pytest.skip("this machine lets nobody make links")
+    before = all_of("memory.dat")
+    result = nanomem(*words)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "expected another place" in result.stderr
+    assert all_of("memory.dat") == before
+
+
 # Vaults of the package nanomem 0.8.
 
 

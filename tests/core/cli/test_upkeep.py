@@ -69,6 +69,7 @@ def test_init_with_an_unknown_embedder_writes_nothing(cwd: Path, nanomem: Nanome
 def test_stats_and_inspect_count(memory: list[str], nanomem: Nanomem) -> None:
     facts = answer(nanomem("stats", "--json"))
     assert (facts["total_documents"], facts["chains"], facts["storage"]) == (4, 1, "arena")
+    assert facts["read_only"] is True
     assert "lexical-1-512" in nanomem("stats").stdout
     report = answer(nanomem("inspect", "--json"))
     assert report["sources"] == {"cli": 3, "notes.md": 1}

@@ -126,6 +126,7 @@ def test_what_is_forgotten_is_what_was_shown(memory: list[str], nanomem: Nanomem
     result = nanomem("forget", "Moved to Birch Labs", "-y")
     assert memory[1] in result.stderr
     assert result.stdout == "Forgot 1 record.\n"
+    assert answer(nanomem("inspect", "--json"))["total_documents"] == 3
     assert texts(nanomem("current", "--json")) == ["I work at Alder Foods as an engineer"]
     nothing = nanomem("forget", "the capital of Peru", "-y")
     assert (nothing.exit_code, nothing.stdout) == (

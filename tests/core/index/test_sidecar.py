@@ -79,21 +79,31 @@ def test_a_damaged_byte_costs_the_vectors_it_stands_in(tmp_path: Path) -> None:
         the_file(tmp_path).write_bytes(whole)
 
 
-def test_clearing_leaves_nothing_of_any_embedder(tmp_path: Path) -> None:
-    vectors(tmp_path, ["a"])
+def test_only_the_texts_to_keep_are_left_in_any_file(tmp_path: Path) -> None:
     vectors(tmp_path, ["a"], VectorSpace("other", 8))
     embedder = CountingEmbedder()
     sidecar = VectorSidecar(tmp_path, SPACE)
     encode = sidecar.encoder(embedder.embed_batch)
-    encode(["a"])
-    assert (sidecar.knows(["a"]), sidecar.knows(["a", "b"]), sidecar.knows([])) == (True, False, True)
-    sidecar.clear()
-    sidecar.clear()
-    assert list(tmp_path.glob("*.bin")) == []
-    assert not sidecar.knows(["a"])
-    encode(["a"])
-    assert embedder.encoded == ["a"]
-    assert vectors(tmp_path, ["a"])[1] == []
+    encode(["a", "b"])
+    vectors(tmp_path, ["c", "d"])
+    sidecar.keep(["b", "c", "absent"])
+    assert [sidecar.knows([text]) for text in "abcd"] == [False, True, True, False]
+    assert the_file(tmp_path).stat().st_size == HEADER + 2 * ENTRY
+    assert vectors(tmp_path, ["b", "c"])[1] == []
+    encode(["a", "b"])
+    assert embedder.encoded == ["a", "b", "a"]
+    assert vectors(tmp_path, ["a", "d"])[1] == ["d"]
+
+
+def test_keeping_nothing_removes_the_files(tmp_path: Path) -> None:
+    sidecar = VectorSidecar(tmp_path, SPACE)
+    sidecar.keep([])
+    for folder in (tmp_path, None):
+        vectors(folder, ["a"])
+        sidecar.encoder(CountingEmbedder().embed_batch)(["a"])
+        sidecar.keep(())
+        assert list(tmp_path.glob("*.bin")) == []
+        assert (sidecar.knows(["a"]), sidecar.knows([])) == (False, True)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no file modes")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nanomem_core.changes import Change, Commit, Delete, Put
-from nanomem_core.errors import PluginError, VetoError
+from nanomem_core.errors import ConflictError, PluginError, VetoError
 from nanomem_core.hookspecs import Plugin, hookimpl
 from nanomem_core.memory import Memory
 from nanomem_core.records import Scope
@@ -121,6 +121,25 @@ def test_a_vetoed_commit_writes_nothing_and_the_memory_goes_on(shelf: Shelf) -> 
     assert texts(memory.records()) == ["good"]
     memory.add("more")
     assert [commit.head for commit in watch.commits] == [1, 2]
+
+
+def test_a_deletion_by_id_needs_no_quiet_scope_and_a_computed_one_does(shelf: Shelf) -> None:
+    class Busy(Plugin):
+        """Lets somebody else write whenever this memory is about to."""
+
+        @hookimpl
+        def nanomem_before_commit(self, scope: Scope, changes: Sequence[Change]) -> None:
+            other.add("meanwhile")
+
+    other = shelf.open()
+    first, second = other.add_many(["one", "two"])
+    memory = open_with(shelf, Busy())
+    assert memory.delete(first) == 1
+    with pytest.raises(ConflictError, match="expected head"):
+        memory.delete(text_exact="two")
+    assert memory.get(first) is None
+    assert memory.get(second) is not None
+    assert memory.update(second, "changed")
 
 
 def test_a_hook_that_fails_stops_the_write_and_is_named(shelf: Shelf) -> None:

@@ -407,6 +407,17 @@ def test_a_question_that_names_an_attribute_lifts_its_chain_in_hybrid_mode(shelf
     assert own not in [hit.id for hit in shelf.open().search("what is my mobile", top_k=5)]
 
 
+def test_a_question_that_names_an_attribute_nobody_knows_is_answered_by_the_best_hit(shelf: Shelf) -> None:
+    memory = shelf.open(taggers=[WordTagger({"boat": "boat", "car": "car"})])
+    memory.add("The car is red")
+    memory.add_many(f"statement {i}" for i in range(9))
+    plain = shelf.open()
+    assert texts(memory.search("boat", top_k=9)) == texts(plain.search("boat", top_k=9))
+    # Of the attributes that a question may ask about, the first that is known counts.
+    question = "is there a boat, or which colour has it, the car"
+    assert memory.search(question, decompose=False, mode="hybrid")[0].text == "The car is red"
+
+
 def test_searching_10000_entities_asks_the_tagger_once_for_each_name(shelf: Shelf) -> None:
     class CountingTagger(WordTagger):
         calls = 0

@@ -166,7 +166,8 @@ def test_moving_out_without_a_filter_is_refused(memory: Memory) -> None:
         {},
         {"where": {}},
         {"source_doc": ""},
-        {"where": {}, "source_doc": ""},
+        {"where": {}, "source_doc": "web"},
+        {"source_doc": "", "before": 9 * DAY},
         {"where": None},
     ]
     for criteria in empty:
@@ -322,6 +323,20 @@ def test_compacting_changes_no_answer(memory: Memory) -> None:
     assert everything(memory) == before
     again = memory.search("Lives in Oslo", top_k=20)
     assert [(hit.id, hit.superseded) for hit in again] == [(hit.id, hit.superseded) for hit in found]
+
+
+def test_cleaning_up_embeds_nothing_again_that_stays(shelf: Shelf) -> None:
+    embedder = CountingEmbedder()
+    memory = shelf.open(embedder)
+    ids = memory.add_many(f"fact {number}" for number in range(4))
+    memory.search("fact")
+    embedder.encoded.clear()
+    memory.purge(ids[0])
+    memory.delete(ids[1])
+    memory.compact()
+    memory.erase(user="nobody")
+    assert len(memory.search("fact", mode="vector")) == len(shelf.open(embedder).search("fact", mode="vector")) == 2
+    assert embedder.encoded == []
 
 
 # Any sequence of operations.

@@ -290,6 +290,7 @@ def test_an_update_can_move_a_record_to_another_chain(memory: Memory) -> None:
     assert (found.entity, found.revision, found.metadata) == ("city", 2, {"x": 1})
     memory.add("Molde", {"user_id": "ann"}, entity="city")
     memory.update(moved, metadata={"user_id": "ann", "entity": "ignored"}, entity="city")
+    assert memory.history(id=moved)[1].metadata == {"x": 1, "user_id": "ann"}
     assert [(entry.text, entry.revision) for entry in memory.history(id=moved)] == [("Molde", 1), ("Bergen", 2)]
 
 

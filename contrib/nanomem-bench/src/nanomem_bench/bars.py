@@ -133,7 +133,7 @@ def _memory_bars() -> list[Bar]:
 
 
 def _write_bars() -> list[Bar]:
-    bulk, large = "into a new store, 1,000 a call", _case(100_000, 384)
+    bulk, large = "20,000 records, 1,000 a call", _case(100_000, 384)
     delete = Bar(f"delete: {large} ≤ 2 × add", Key("delete", "delete", large), Key("delete", "add", large), 2.0)
     return [
         *(_peer("growth", "add", f"{n:,} records", "sqlite", 1.2) for n in (1_000, 10_000, 100_000, 1_000_000)),

@@ -16,7 +16,7 @@ from typing import Any
 from nanomem_core.interfaces import Embedder
 
 from . import arms
-from .data import KINDS, TEXT, Material, Spec, make, make_from_text
+from .data import KINDS, TEXT, Spec, make, make_from_text
 from .measure import p95
 from .process import ArmError, ArmProcess, Setup
 
@@ -32,7 +32,7 @@ class Effort:
         top: records of the largest store; `growth_top`: the same in the suite `growth`.
         rounds: turns that each arm gets; `seconds` and `calls` end a turn.
         opens: how often a store is opened.
-        bulk: records that are added at once.
+        middle: records where their number matters little.
         span: seconds that processes work at the same time.
         scale: what every number of records is multiplied by.
     """
@@ -44,7 +44,7 @@ class Effort:
     seconds: float
     calls: int
     opens: int
-    bulk: int
+    middle: int
     span: float
     scale: float = 1.0
 
@@ -53,8 +53,8 @@ class Effort:
         return max(50, round(min(n, self.top if top is None else top) * self.scale))
 
 
-FULL = Effort((1, 2), 100_000, 1_000_000, rounds=5, seconds=0.5, calls=200, opens=20, bulk=20_000, span=5.0)
-QUICK = Effort((1,), 10_000, 10_000, rounds=3, seconds=0.1, calls=50, opens=5, bulk=3_000, span=1.0)
+FULL = Effort((1, 2), 100_000, 1_000_000, rounds=5, seconds=0.5, calls=200, opens=20, middle=20_000, span=5.0)
+QUICK = Effort((1,), 10_000, 10_000, rounds=3, seconds=0.1, calls=50, opens=5, middle=3_000, span=1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,9 @@ class Bench:
 
     def note(self, error: ArmError) -> None:
         """Write down that an arm failed in the present suite."""
-        self.failures.append(Failure(self.suite, error.arm, error.message))
+        failure = Failure(self.suite, error.arm, error.message)
+        if failure not in self.failures:
+            self.failures.append(failure)
 
     @contextmanager
     def _noting(self) -> Iterator[None]:
@@ -198,7 +200,9 @@ class Bench:
         if self.text is None:
             return None
         self.say(f"embedding {self.text}")
-        return make_from_text(self.text, self.embedder, self._material_folder(TEXT), self.effort.records(self.effort.top))
+        return make_from_text(
+            self.text, self.embedder, self._material_folder(TEXT), self.effort.records(self.effort.top)
+        )
 
     def specs(self, sizes: Iterable[tuple[int, int]]) -> list[Spec]:
         """The stores of these sizes (records, dimensions), of each kind of data that was asked for."""
@@ -221,8 +225,8 @@ class Bench:
             make(plain, folder, self._seed)
         return folder
 
-    def setup(self, arm: str, spec: Spec, folder: Path, threads: int, first: int = 0) -> Setup:
-        return Setup(arm, folder, self.material(spec), spec.chains, threads, first)
+    def setup(self, arm: str, spec: Spec, folder: Path, threads: int) -> Setup:
+        return Setup(arm, folder, self.material(spec), spec.chains, threads)
 
     def store(self, arm: str, spec: Spec) -> Path | None:
         """The folder with a store; built by a process of its own when it is first asked for. None: that failed."""
@@ -295,10 +299,13 @@ class Bench:
                         return
                     if number == 0:
                         each.process.call("repeat", operation=operation, seconds=0, limit=1)
-                    else:
-                        samples[each, operation] += each.process.call(
-                            "repeat", operation=operation, seconds=self.effort.seconds, limit=calls
-                        )
+                        return
+                    # A store must not run out of records.
+                    spare = each.spec.n // (4 * (1 + self.effort.rounds))
+                    limit = min(calls, spare) if operation == "delete" else calls
+                    samples[each, operation] += each.process.call(
+                        "repeat", operation=operation, seconds=self.effort.seconds, limit=limit
+                    )
 
                 self.each(running, turn)
         return samples
@@ -330,9 +337,7 @@ class Bench:
         threads: int | None = None,
     ) -> None:
         """Write down the median and the 95th percentile of `seconds`, in milliseconds."""
-        self.add(
-            measure, arm, case, 1e3 * median(seconds), "ms", n=n, p95=1e3 * p95(seconds), threads=threads
-        )
+        self.add(measure, arm, case, 1e3 * median(seconds), "ms", n=n, p95=1e3 * p95(seconds), threads=threads)
 
     def run(self, suites: Mapping[str, Callable[[Bench], None]]) -> dict[str, float]:
         """Run suites; returns the seconds that each took."""
@@ -348,11 +353,10 @@ class Bench:
     def bandwidth(self) -> dict[int, float]:
         """Bytes a second that can be read from memory, by number of threads."""
         found = {}
-        size = max(1 << 22, round(self.effort.scale * (1 << 28)))
         for threads in self.effort.threads:
             self.say(f"memory bandwidth, {threads} threads")
             with self._noting(), ArmProcess(Setup("numpy", self.folder, self.folder, threads=threads)) as process:
-                found[threads] = process.call("bandwidth", threads=threads, size=size)
+                found[threads] = process.call("bandwidth", threads=threads)
         return found
 
     def as_dict(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
 import click
 
 from nanomem_core.cli.common import Session, echo_json, json_option, pass_session, stderr_console
@@ -26,7 +27,9 @@ __all__ = ["bench"]
 @click.argument("suites", nargs=-1, required=True, type=click.Choice([*SUITES, "all"]))
 @click.option("--quick", is_flag=True, help="At most 10,000 records, one thread, fewer rounds: some two minutes.")
 @click.option("--arm", "names", type=click.Choice(list(ARMS)), multiple=True, help="Only this arm; may be repeated.")
-@click.option("--threads", type=click.IntRange(min=1), multiple=True, help="Threads of a search; may be repeated.  [1 2]")
+@click.option(
+    "--threads", type=click.IntRange(min=1), multiple=True, help="Threads of a search; may be repeated.  [1 2]"
+)
 @click.option(
     "--data",
     "kinds",
@@ -87,7 +90,7 @@ def bench(
         _progress(len(chosen)) as say,
     ):
         run = Bench(
-            Path(place), effort, names or ARMS, seed=seed, embedder=embedder, kinds=kinds, text=text, say=say
+            Path(place).resolve(), effort, names or ARMS, seed=seed, embedder=embedder, kinds=kinds, text=text, say=say
         )
         bandwidth = run.bandwidth()
         seconds = run.run({name: SUITES[name] for name in chosen})

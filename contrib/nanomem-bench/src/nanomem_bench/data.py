@@ -164,7 +164,7 @@ def _unit(rows: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
 
 
 def _sentences(rng: np.random.Generator, count: int, words: int) -> list[str]:
-    """Made-up words with the frequencies of a language (Zipf), so that a word index has work like that of a real one."""
+    """Made-up words with the frequencies of a language (Zipf), so that a word index has real work."""
     base = len(_SYLLABLES)
     vocabulary = [
         _SYLLABLES[n % base] + _SYLLABLES[n // base % base] + _SYLLABLES[n // base**2 % base] for n in range(_WORDS)

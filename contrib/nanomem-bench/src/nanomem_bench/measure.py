@@ -51,10 +51,12 @@ def judge(
 
     Records whose scores differ by less than the error of float32 sums may stand in for one another.
     """
+    scores = vectors @ queries.T
+    k = min(k, len(scores))
+    bests = -np.sort(-np.partition(scores, len(scores) - k, axis=0)[len(scores) - k :], axis=0).T
     recalls, ordered = [], 0
-    for query, answer in zip(queries, answers, strict=True):
-        best = np.sort(vectors @ query)[::-1][:k].astype(np.float64)
-        given = vectors[list(answer)].astype(np.float64) @ query.astype(np.float64)
+    for column, (best, answer) in enumerate(zip(bests, answers, strict=True)):
+        given = scores[list(answer), column]
         distinct = len(set(answer)) == len(answer)
         recalls.append(float((given >= best[-1] - _TIE).sum()) / len(best) if distinct else 0.0)
         ordered += distinct and len(given) == len(best) and bool((np.abs(given - best) <= _TIE).all())

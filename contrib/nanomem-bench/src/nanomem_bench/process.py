@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -39,22 +40,23 @@ class Setup:
     Attributes:
         folder: where the store is, or will be.
         material: folder of the data.
-        threads: for computing; 0 leaves that to the product.
+        threads: for computing.
         first: the number that its operations begin with.
+        confined: where the system can do that, keep the process to as many processors as there are threads.
     """
 
     arm: str
     folder: Path
     material: Path
     chains: int = 0
-    threads: int = 0
+    threads: int = 1
     first: int = 0
+    confined: bool = True
 
 
 def environment(threads: int) -> dict[str, str]:
-    """The variables of this process, with `threads` for each library that reads one of them; 0 leaves them out."""
-    kept = {name: value for name, value in os.environ.items() if name not in THREAD_VARIABLES}
-    return kept | (dict.fromkeys(THREAD_VARIABLES, str(threads)) if threads else {})
+    """The variables of this process, with `threads` for each library that reads one of them."""
+    return os.environ | dict.fromkeys(THREAD_VARIABLES, str(threads))
 
 
 class ArmProcess:
@@ -62,7 +64,7 @@ class ArmProcess:
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
-        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
+        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115  # for as long as self
         self._process = subprocess.Popen(
             [sys.executable, "-m", "nanomem_bench.worker"],
             env=environment(setup.threads) | {"PYTHONIOENCODING": "utf-8"},
@@ -80,11 +82,10 @@ class ArmProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._process.stdin and self._process.stdout
-        try:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with suppress(OSError):  # it has ended, and did not read all
             self._process.stdin.close()
-        except OSError:
-            pass  # it has ended, and what it did not read is lost
         try:
             self._process.wait(30)
         except subprocess.TimeoutExpired:
@@ -109,7 +110,7 @@ class ArmProcess:
 
     def answer(self) -> Any:
         """The result of the request that was sent first of those that are open; raises like `call`."""
-        assert self._process.stdout
+        assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             raise ArmError(self.setup.arm, f"its process ended: {self._last_words()}")
@@ -119,7 +120,7 @@ class ArmProcess:
         return reply["result"]
 
     def _write(self, value: dict[str, Any]) -> None:
-        assert self._process.stdin
+        assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(value) + "\n")
             self._process.stdin.flush()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
+
+from nanomem_core.cli.show import count
 
 from .arms import OURS
 from .bars import BARS, Verdict, judge
@@ -59,7 +61,7 @@ class Report:
             "seconds": dict(self.seconds),
             **self.bench.as_dict(),
             "growth": [
-                asdict(replace(row, milliseconds={str(n): ms for n, ms in row.milliseconds.items()}))
+                asdict(row) | {"milliseconds": {str(n): ms for n, ms in row.milliseconds.items()}}
                 for row in growth(self.bench.figures)
             ],
             "goals": [
@@ -76,8 +78,8 @@ class Report:
             if suite == "growth":
                 parts.append(_growth_table(growth(figures)))
             else:
-                for measure in dict.fromkeys(figure.measure for figure in figures):
-                    parts.append(f"### {measure}\n\n" + _figures([f for f in figures if f.measure == measure]))
+                measures = dict.fromkeys(figure.measure for figure in figures)
+                parts += [f"### {name}\n\n" + _figures([f for f in figures if f.measure == name]) for name in measures]
         if self.bench.failures:
             rows = [[f.suite or "start", f.arm, f.message] for f in self.bench.failures]
             parts += ["## Failures", _table(["suite", "arm", "error"], rows)]
@@ -88,17 +90,20 @@ class Report:
         size = 4 * n * dim
         lines = [f"{key}: {value}" for key, value in self.machine.items()]
         lines += [
-            f"memory bandwidth, {threads} threads: {rate / 1e9:.1f} GB/s; "
+            f"memory bandwidth, {count(threads, 'thread')}: {rate / 1e9:.1f} GB/s; "
             f"the {n:,} × {dim} float32 vectors take {1e3 * size / rate:.1f} ms to read"
             for threads, rate in self.bandwidth.items()
         ]
         effort = self.bench.effort
         lines.append(
-            f"effort: {effort.rounds} rounds of at most {effort.calls} calls or {effort.seconds:g} s for each arm in turn; "
-            f"at most {effort.top:,} records ({effort.growth_top:,} in growth)"
+            f"effort: {effort.rounds} rounds of at most {effort.calls} calls or {effort.seconds:g} s for each arm in "
+            f"turn; at most {effort.top:,} records ({effort.growth_top:,} in growth)"
             + ("" if effort.scale == 1 else f"; every number of records multiplied by {effort.scale:g}")
         )
-        lines.append("vectors are given and not computed; each arm has a process of its own, on a store that was reopened")
+        lines += [
+            "vectors are given, not computed; each arm has its own process, on a store that was closed and reopened",
+            "threads are limited by each library's own means, and on Linux by as many processors",
+        ]
         return "\n".join(f"* {line}" for line in lines)
 
     def _arms(self) -> list[str]:
@@ -109,9 +114,11 @@ class Report:
     def _goals(self) -> str:
         rows = []
         for verdict in self.verdicts:
-            threads = "" if verdict.threads is None else f", {verdict.threads} threads"
+            threads = "" if verdict.threads is None else f", {count(verdict.threads, 'thread')}"
             found = "-" if verdict.found is None else f"{verdict.found:.3g}"
-            rows.append([verdict.bar.goal + threads, found, {True: "met", False: "NOT met", None: "not measured"}[verdict.met]])
+            rows.append(
+                [verdict.bar.goal + threads, found, {True: "met", False: "NOT met", None: "not measured"}[verdict.met]]
+            )
         return _table(["goal", "found", "verdict"], rows)
 
 
@@ -147,7 +154,7 @@ def _figures(figures: Sequence[Figure]) -> str:
     columns = list(dict.fromkeys((figure.case, figure.threads) for figure in figures))
     found = {(figure.arm, figure.case, figure.threads): figure for figure in figures}
     unit = figures[0].unit
-    headers = [case + ("" if threads is None else f", {threads} threads") for case, threads in columns]
+    headers = [case + ("" if threads is None else f", {count(threads, 'thread')}") for case, threads in columns]
     rows = [
         [arm, *(_cell(found.get((arm, *column)), found.get((OURS, *column))) for column in columns)]
         for arm in dict.fromkeys(figure.arm for figure in figures)

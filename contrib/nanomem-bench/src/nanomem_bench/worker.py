@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from . import arms
-from .data import QUERIES, K, Material
+from .data import K, Material
 from .measure import judge, memory, read_bandwidth
 
 __all__ = ["main"]
 
 _BATCH = 1_000
+_CHECKED = 100
+"""Questions whose answers are compared with brute force."""
 
 
 class _Host:
@@ -67,18 +69,23 @@ class _Host:
         The number given to the operation rises by one each time, also from one request to the next.
         """
         act = getattr(self._arm, operation)
-        # What is added are records beyond those that the store was built with.
-        start = len(self._material) if operation == "add" else 0
         number = self._next[operation]
         samples: list[float] = []
         end = time.perf_counter() + seconds
         while not samples or (len(samples) < limit and time.perf_counter() < end):
+            position = self._position(operation, number)
             begin = time.perf_counter()
-            act(start + number)
+            act(position)
             samples.append(time.perf_counter() - begin)
             number += 1
         self._next[operation] = number
         return samples
+
+    def _position(self, operation: str, number: int) -> int:
+        """Records are added beyond those of the store, removed from its end, and read in its first half."""
+        if operation == "add":
+            return len(self._material) + number
+        return len(self._material) - 1 - number if operation == "delete" else number % (len(self._material) // 2)
 
     def add_many(self, count: int) -> float:
         """Seconds that a store in a new folder takes for `count` records, with opening and closing it."""
@@ -86,7 +93,7 @@ class _Host:
         self._arm.folder = folder / f"new-{self._next['add_many']}"
         self._next["add_many"] += 1
         self._arm.folder.mkdir(parents=True)
-        assert self._material.texts and len(self._material.vectors)  # read before the clock runs
+        self._material.text(0), self._material.vector(0)  # read before the clock runs
         begin = time.perf_counter()
         self._arm.open()
         for block in self._material.blocks(0, count, _BATCH):
@@ -104,8 +111,8 @@ class _Host:
 
     def check(self) -> dict[str, float]:
         """How right the answers are: against the vectors as the store has them, and as they were given."""
-        queries = self._material.queries[:QUERIES]
-        answers = [self._arm.search(number) for number in range(len(queries))]
+        queries = self._material.queries[:_CHECKED]
+        answers = self.answers("search", len(queries))
         recall, order = judge(self._arm.stored(), queries, answers, K)
         return {
             "recall": recall,
@@ -113,8 +120,12 @@ class _Host:
             "recall_of_given": judge(self._material.vectors, queries, answers, K)[0],
         }
 
-    def bandwidth(self, threads: int, size: int) -> float:
-        return read_bandwidth(threads, size)
+    def answers(self, operation: str, count: int) -> list[list[int]]:
+        """The positions that a kind of search finds for each of the first `count` questions."""
+        return [getattr(self._arm, operation)(number) for number in range(count)]
+
+    def bandwidth(self, threads: int) -> float:
+        return read_bandwidth(threads)
 
 
 def main() -> None:
@@ -122,7 +133,8 @@ def main() -> None:
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     setup = json.loads(sys.stdin.readline())
-    _confine(setup["threads"])
+    if setup.pop("confined"):
+        _confine(setup["threads"])
     host: _Host | None = None
     for line in sys.stdin:
         request = json.loads(line)
@@ -137,8 +149,8 @@ def main() -> None:
 
 
 def _confine(threads: int) -> None:
-    """Keep to as many processors as there are threads, whatever a library thinks it may use. 0: no limit."""
-    if threads and hasattr(os, "sched_setaffinity"):
+    """Keep to as many processors as there are threads, whatever a library thinks it may use."""
+    if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nanomem_core import SearchResults, Vault
+from nanomem_core import Vault
 from nanomem_core.interfaces import Embedder
 
 from ..data import K, Material
@@ -86,9 +86,8 @@ class Product(Arm):
 
     def _search(self, number: int, **options: Any) -> list[int]:
         question = self.material.question(number)
-        options = {"mode": "vector", "decompose": False, "top_k": K} | options
-        results: SearchResults = self._vault.search(question, **options)
-        return [int(hit["id"]) for hit in results]
+        options.setdefault("mode", "vector")
+        return [int(hit["id"]) for hit in self._vault.search(question, K, decompose=False, **options)]
 
     def get(self, number: int) -> None:
         assert self._vault.get(str(number)) is not None

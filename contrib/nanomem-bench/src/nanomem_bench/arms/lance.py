@@ -27,15 +27,12 @@ class Product(Arm):
                 pa.field("vector", pa.list_(pa.float32(), self.material.dim)),
             ]
         )
-        self._table: Any = lancedb.connect(str(self.folder)).create_table(
-            "memory", schema=self._schema, exist_ok=True
-        )
+        self._table: Any = lancedb.connect(str(self.folder)).create_table("memory", schema=self._schema, exist_ok=True)
         self._many = False
 
     def close(self) -> None:
         if self._many:
             self._table.optimize()
-        self._table.close()
 
     def add_many(self, positions: range) -> None:
         self._add(positions)
@@ -53,7 +50,7 @@ class Product(Arm):
 
     def stored(self) -> npt.NDArray[np.float32]:
         table = self._table.to_arrow()
-        vectors = table["vector"].combine_chunks().flatten().to_numpy().reshape(len(table), -1)
+        vectors: npt.NDArray[np.float32] = table["vector"].combine_chunks().flatten().to_numpy().reshape(len(table), -1)
         result = np.empty_like(vectors)
         result[table["id"].to_numpy()] = vectors
         return result

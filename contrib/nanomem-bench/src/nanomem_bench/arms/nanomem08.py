@@ -79,7 +79,9 @@ class Product(Arm):
 
     def _search(self, number: int, **options: Any) -> list[int]:
         question = self.material.question(number)
-        return [int(hit["id"]) for hit in self._vault.search(question, top_k=K, decompose=False, **options)]
+        # Its default floor of 0 leaves out what points the other way, which the other products return.
+        hits = self._vault.search(question, top_k=K, decompose=False, min_score=-1.0, **options)
+        return [int(hit["id"]) for hit in hits]
 
     def get(self, number: int) -> None:
         assert self._vault.get(str(number)) is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import apsw
 import numpy as np
@@ -25,16 +26,17 @@ _SEARCH = """
 
 class Product(Arm):
     settings = (
-        "vec0 table, float32, L2 (on unit vectors the order of the cosine, and cheaper than its cosine); texts in a table "
-        "beside it; WAL, synchronous=FULL, mapped"
+        "vec0 table, float32, L2 (on unit vectors the order of the cosine, and cheaper than its cosine); "
+        "texts in a table beside it; WAL, synchronous=FULL, mapped"
     )
     shared = True
 
     def open(self) -> None:
-        self._db = db = apsw.Connection(str(self.folder / "memory.db"))
+        db: Any = apsw.Connection(str(self.folder / "memory.db"))
         db.set_busy_timeout(60_000)
         db.enable_load_extension(True)
         db.load_extension(sqlite_vec.loadable_path())
+        self._db = db
         # The mapping and the cache are as large as they help: the whole file is read by every search.
         for pragma in ("journal_mode=WAL", "synchronous=FULL", f"mmap_size={1 << 40}", "cache_size=-65536"):
             db.execute(f"PRAGMA {pragma}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from ..bench import Bench
@@ -46,11 +47,10 @@ def _phase(
 ) -> tuple[Sequence[Sequence[float]], Sequence[Sequence[float]]]:
     """What each writer and each reader needed for each call, in the time that all of them worked."""
     with ExitStack() as stack:
+        setup = replace(bench.setup(name, spec, folder, 1), confined=False)
         # Each writer's records have numbers of their own, also from one phase to the next.
         processes = [
-            stack.enter_context(
-                ArmProcess(bench.setup(name, spec, folder, 1, first=(number * _MANY + place) * 10_000_000))
-            )
+            stack.enter_context(ArmProcess(replace(setup, first=(number * 2 * _MANY + place) * 10_000_000)))
             for place in range(writers + readers)
         ]
         operations = ["add"] * writers + ["search"] * readers

@@ -12,6 +12,7 @@ from ..data import Spec
 __all__ = ["run"]
 
 _SEARCHES = 100
+_SECONDS = 30.0
 
 
 def run(bench: Bench) -> None:
@@ -24,29 +25,22 @@ def run(bench: Bench) -> None:
 
 def _measure(bench: Bench, name: str, small: Spec, large: Spec) -> None:
     found: dict[Spec, dict[str, int]] = {}
-    for spec in (small, large):
-        with bench.running([name], spec) as running:
 
-            def use(each: Running) -> None:
-                each.process.call("repeat", operation="search", seconds=60.0, limit=_SEARCHES)
-                memory = each.process.call("memory")
-                if memory is not None:
-                    found[each.spec] = memory
-
-            bench.each(running, use)
-        folder = bench.store(name, large)
-        if folder is None:
-            return
-    with bench.running([name], large) as running:
-
-        def weigh(each: Running) -> None:
+    def use(each: Running) -> None:
+        each.process.call("repeat", operation="search", seconds=_SECONDS, limit=_SEARCHES)
+        memory = each.process.call("memory")
+        if memory is not None:
+            found[each.spec] = memory
+        if each.spec == large:
             store, derived = each.process.call("disk")
             bench.add("disk: the store", name, large, store / large.n, "B/record")
             bench.add("disk: derived files", name, large, derived / large.n, "B/record")
             bench.add("disk: all", name, large, (store + derived) / large.n, "B/record")
 
-        bench.each(running, weigh)
-    if len(found) == 2:
+    for spec in dict.fromkeys((small, large)):
+        with bench.running([name], spec) as running:
+            bench.each(running, use)
+    if len(found) == 2:  # the sizes differ, and the system tells
         for kind in ("anonymous", "mapped"):
             difference = (found[large][kind] - found[small][kind]) / (large.n - small.n)
             bench.add(f"memory: {kind}", name, large, difference, "B/record")

@@ -12,7 +12,7 @@ __all__ = ["check", "run"]
 
 
 def run(bench: Bench) -> None:
-    specs = [bench.spec(10_000, 384, kind) for kind in KINDS]
+    specs = [bench.spec(bench.effort.middle, 384, kind) for kind in KINDS]
     if bench.text_spec is not None:
         specs.append(bench.text_spec)
     for spec in specs:

@@ -23,7 +23,8 @@ _FILL_OURS = """
 import sys
 from nanomem_core import Vault
 with Vault(sys.argv[1]) as vault:
-    vault.add_many({"text": text, "source": "bench"} for text in open(sys.argv[2], encoding="utf-8").read().split("\\n"))
+    with open(sys.argv[2], encoding="utf-8") as lines:
+        vault.add_many({"text": line, "source": "bench"} for line in lines)
 """
 
 _FILL_08 = """
@@ -31,7 +32,8 @@ import sys, warnings
 from nanomem import Vault
 warnings.simplefilter("ignore")
 with Vault(sys.argv[1]) as vault:
-    vault.add_batch([{"text": text, "metadata": {}} for text in open(sys.argv[2], encoding="utf-8").read().split("\\n")])
+    with open(sys.argv[2], encoding="utf-8") as lines:
+        vault.add_batch([{"text": line} for line in lines])
 with Vault(sys.argv[1]) as vault:
     vault.search("the second open writes the sidecar")
 """
@@ -76,7 +78,7 @@ def run(bench: Bench) -> None:
 def _seconds(arm: str, command: list[str], folder: Path) -> float:
     """How long a command takes, which must succeed. It finds no settings but the defaults, and no model server."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("NANOMEM_")}
-    environ |= {"NANOMEM_CONFIG": "", "NANOMEM_EMBED_URL": "http://127.0.0.1:9/"}
+    environ |= {"NANOMEM_CONFIG": ""} if arm == OURS else {"NANOMEM_EMBED_URL": "http://127.0.0.1:9/"}
     begin = time.perf_counter()
     done = subprocess.run(command, cwd=folder, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     seconds = time.perf_counter() - begin

@@ -20,7 +20,7 @@ def run(bench: Bench) -> None:
 
 
 def _bulk(bench: Bench) -> None:
-    count = bench.effort.records(bench.effort.bulk)
+    count = bench.effort.records(bench.effort.middle)
     rates: dict[str, list[float]] = defaultdict(list)
     with bench.running(bench.arms, bench.spec(10_000, 384), writes=True) as running:
 
@@ -31,4 +31,4 @@ def _bulk(bench: Bench) -> None:
         for _ in range(bench.effort.rounds):
             bench.each(running, fill)
     for arm, found in rates.items():
-        bench.add("add_many", arm, "into a new store, 1,000 a call", median(found), "records/s", n=count)
+        bench.add("add_many", arm, f"{count:,} records, 1,000 a call", median(found), "records/s", n=count)
