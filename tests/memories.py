@@ -18,10 +18,12 @@ from nanomem_plugins.lexical.embedder import LexicalEmbedder
 
 __all__ = [
     "DAY",
+    "EMPLOYERS",
     "STORES",
     "CountingEmbedder",
     "Shelf",
     "WordTagger",
+    "add_employers",
     "clock",
     "embedder",
     "memory",
@@ -32,6 +34,7 @@ __all__ = [
 
 DAY = 86_400.0
 STORES = ("dict", "arena")
+EMPLOYERS = ("Worked for Acme Corp", "Worked for Birch Labs", "Worked for Cedar & Sons")
 
 
 class CountingEmbedder(HashEmbedder):
@@ -147,3 +150,12 @@ def embedder(request: pytest.FixtureRequest) -> Embedder:
 
 def texts(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     return [entry["text"] for entry in entries]
+
+
+def add_employers(memory: Memory, order: str = "012", **options: Any) -> list[str]:
+    """Three employers, one a day from time 1000 on, written in `order`; the ids by time."""
+    ids = {
+        number: memory.add(EMPLOYERS[int(number)], entity="employer", timestamp=1000 + int(number) * DAY, **options)
+        for number in order
+    }
+    return [ids[number] for number in sorted(ids)]

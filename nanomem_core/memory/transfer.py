@@ -120,11 +120,13 @@ class Transfer(Removing):
 
     def _deliver(self, parcels: list[Parcel], target: str | Path | Transfer, purge: bool) -> None:
         if isinstance(target, Transfer):
+            self._refuse_itself(target)
             target._unpack(parcels)
         elif Path(target).suffix in _SUFFIXES:
             _write_parcels(Path(target), parcels)
         else:
             with self._sibling(target) as other:
+                self._refuse_itself(other)
                 other._unpack(parcels)
         if purge:
             for scope in {parcel.scope for parcel in parcels}:
@@ -259,6 +261,14 @@ class Transfer(Removing):
         if target is not None:
             return self.export(target, where, purge=True, user=user, agent=agent)
         return self.delete(where=where, kind=None, user=user, agent=agent)
+
+    def _refuse_itself(self, target: Transfer) -> None:
+        # All would be there already, so nothing would be copied; and then what was to be moved would be deleted.
+        mine, other = self.storage.stats(), target.storage.stats()
+        if target.storage is self.storage or (mine.get("file_path") or 0) == (other.get("file_path") or 1):
+            raise InputError(
+                f"target: {mine.get('file_path') or self.storage.name} is this memory itself; name another"
+            )
 
     def _sibling(self, path: str | Path, read_only: bool = False) -> Transfer:
         """A memory over another file or folder of this store's kind, with the same embedder."""

@@ -22,6 +22,7 @@ __all__ = ["MODES", "Mode", "SearchRequest", "search"]
 Mode = Literal["vector", "text", "hybrid"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
+
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
     """A question and how to answer it; see `Memory.search` for the meaning of each field.

@@ -324,3 +324,14 @@ def test_reembedding_changes_the_embedder_of_all_scopes(shelf: Shelf) -> None:
     hit = other.search("ann 3", user="ann", mode="vector")[0]
     assert (hit.text, round(hit.cosine, 3)) == ("ann 3", 1)
     assert other.reembed() == 0
+
+
+def test_a_memory_is_not_exported_into_itself_and_loses_nothing(shelf: Shelf) -> None:
+    memory = shelf.open()
+    memory.add("a", {"k": 1})
+    with pytest.raises(InputError, match="this memory itself"):
+        memory.export(memory, {"k": 1}, purge=True)
+    if shelf.store == "arena":
+        with pytest.raises(InputError, match="this memory itself"):
+            memory.export(shelf.folder / "memory.dat", {"k": 1}, purge=True)
+    assert texts(memory.records()) == ["a"]

@@ -6,7 +6,7 @@ A folder holds ``vectors.npy`` (n, dim) and ``queries.npy`` (`QUERIES`, dim), fl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -144,7 +144,7 @@ def make(spec: Spec, folder: Path, seed: int) -> None:
     _write_lines(folder / "texts.txt", _sentences(word_rng, spec.n, 16))
     # The number keeps questions apart, since the arms look up the vector of a question by its text.
     questions = _sentences(word_rng, QUERIES, 5)
-    _write_lines(folder / "queries.txt", [f"{text} {number}" for number, text in enumerate(questions)])
+    _write_lines(folder / "queries.txt", (f"{text} {number}" for number, text in enumerate(questions)))
 
 
 def _rows(
@@ -163,15 +163,17 @@ def _unit(rows: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
     return np.ascontiguousarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float32)
 
 
-def _sentences(rng: np.random.Generator, count: int, words: int) -> list[str]:
+def _sentences(rng: np.random.Generator, count: int, words: int) -> Iterator[str]:
     """Made-up words with the frequencies of a language (Zipf), so that a word index has real work."""
     base = len(_SYLLABLES)
     vocabulary = [
         _SYLLABLES[n % base] + _SYLLABLES[n // base % base] + _SYLLABLES[n // base**2 % base] for n in range(_WORDS)
     ]
     weights = 1 / np.arange(1, _WORDS + 1)
-    chosen = rng.choice(_WORDS, size=(count, words), p=weights / weights.sum())
-    return [" ".join(vocabulary[word] for word in line) for line in chosen.tolist()]
+    for first in range(0, count, _CHUNK):
+        chosen = rng.choice(_WORDS, size=(min(_CHUNK, count - first), words), p=weights / weights.sum())
+        for line in chosen.tolist():
+            yield " ".join(vocabulary[word] for word in line)
 
 
 def make_from_text(path: Path, embedder: Embedder, folder: Path, top: int) -> Spec:
@@ -200,5 +202,5 @@ def _embed(embedder: Embedder, texts: Sequence[str]) -> npt.NDArray[np.float32]:
     return np.concatenate([embedder.embed_batch(texts[first : first + 256]) for first in range(0, len(texts), 256)])
 
 
-def _write_lines(path: Path, lines: Sequence[str]) -> None:
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
     path.write_text("\n".join(lines), encoding="utf-8")

@@ -54,8 +54,10 @@ def _phase(
             for place in range(writers + readers)
         ]
         operations = ["add"] * writers + ["search"] * readers
+        for process in processes:
+            process.ask("open")
         for process, operation in zip(processes, operations, strict=True):
-            process.call("open")
+            process.answer()
             process.call("repeat", operation=operation, seconds=0, limit=1)
         for process, operation in zip(processes, operations, strict=True):
             process.ask("repeat", operation=operation, seconds=bench.effort.span, limit=_EVER)
