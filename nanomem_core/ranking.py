@@ -43,26 +43,24 @@ NAMED_WEIGHT = 0.25
 def fuse(
     cosine: npt.NDArray[np.floating],
     bm25: npt.NDArray[np.floating],
-    qualified: npt.NDArray[np.bool_],
+    span: tuple[float, float],
+    best: float,
     named: npt.NDArray[np.bool_] | None = None,
 ) -> npt.NDArray[np.float64]:
-    """One score a row from its cosine and its BM25 score; meaningful for `qualified` rows only.
+    """One score a row from its cosine and its BM25 score; `span` and `best` are the least and the greatest cosine, and
+    the greatest BM25 score, of the rows that qualify. A score grows with its cosine, and means nothing for other rows.
 
     Both are first scaled to 0–1 over the qualified rows (BM25 by its maximum, since 0 means "no word in common"; the
     cosine by its range, which differs from embedder to embedder), then added with fixed weights. Rows of `named` get
     a fixed bonus. Weighted sums of scaled scores did better than reciprocal ranks on LoCoMo, see the decision record.
     Source: Bruch, Gai and Ingber, "An Analysis of Fusion Functions for Hybrid Retrieval", ACM TOIS 42 (2023).
     """
-    scores = np.zeros(len(cosine), np.float64)
-    if not qualified.any():
-        return scores
-    best = float(bm25[qualified].max())
+    low, high = span
+    scores = np.full(len(cosine), VECTOR_WEIGHT, np.float64)
+    if high > low:
+        scores *= (cosine - low) / (high - low)
     if best > 0:
         scores += TEXT_WEIGHT / best * bm25
-    low, high = float(cosine[qualified].min()), float(cosine[qualified].max())
-    # Rows without a vector (-inf) don't qualify; they are kept out of the arithmetic.
-    usable = np.where(qualified, cosine, low)
-    scores += VECTOR_WEIGHT * ((usable - low) / (high - low) if high > low else 1.0)
     if named is not None:
         scores += NAMED_WEIGHT * named
     return scores
@@ -110,13 +108,20 @@ def resolve_direction(direction: str, question: str) -> Direction:
 
 
 def arrange(
-    columns: Columns, rows: Rows, chains: Mapping[int, ChainView], allowed: npt.NDArray[np.bool_], direction: Direction
-) -> list[int]:
+    columns: Columns,
+    rows: Rows,
+    chains: Mapping[int, ChainView],
+    allowed: npt.NDArray[np.bool_],
+    direction: Direction,
+    limit: int,
+) -> list[tuple[int, int]]:
     """Reorder the best `rows` (best first) so that declared chains are led by the value asked for.
 
-    Each declared chain keeps the places that its members won. The first place goes to its leader, even if wording kept
-    the leader from winning one (then the chain's weakest member gives way); the rest follow, newest first, or oldest
-    first where the oldest was asked for.
+    Each declared chain keeps the places that its members won. The first place goes to its leader; the rest follow,
+    newest first, or oldest first where the oldest was asked for. If wording kept the leader from winning a place, it
+    is put before them while there are fewer than `limit` rows, else the chain's weakest member gives way.
+
+    Returns the rows in their new order, each with the row that won its place.
 
     Args:
         chains: the chains of `rows` as visible at the asked times.
@@ -127,18 +132,25 @@ def arrange(
         chain = chains.get(int(columns.chain[row]))
         if chain is not None and chain.declared:
             places.setdefault(chain.code, []).append(place)
-    result: list[int] = rows.tolist()
+    winners: list[int] = rows.tolist()
+    held = [[row] for row in winners]
+    room = limit - len(winners)
     for code, own in places.items():
         members = [row for row in chains[code].rows.tolist() if allowed[row]]
         leader = _leader(members, direction)
-        won = [result[place] for place in own]
-        if leader not in won:
-            won[-1] = leader
-        won.sort(key=members.index, reverse=direction != "oldest")
-        won.remove(leader)
-        for place, row in zip(own, [leader, *won], strict=True):
-            result[place] = row
-    return result
+        others = [winners[place] for place in own if winners[place] != leader]
+        if len(others) == len(own):
+            if room > 0:
+                room -= 1
+            else:
+                others.pop()
+        age = {row: number for number, row in enumerate(members)}
+        others.sort(key=age.__getitem__, reverse=direction != "oldest")
+        inserted = len(others) == len(own)
+        held[own[0]] = [leader, *others[:inserted]]
+        for place, row in zip(own[1:], others[inserted:], strict=True):
+            held[place] = [row]
+    return [(row, winner) for winner, shown in zip(winners, held, strict=True) for row in shown]
 
 
 def _leader(members: Sequence[int], direction: Direction) -> int:

@@ -11,6 +11,7 @@ import operator
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,14 +20,18 @@ import numpy.typing as npt
 from .changes import Vectors
 from .columns import Columns, ColumnSource, Rows
 from .filters import ABSENT, MISSING, UNREAD, Filter, record_value
-from .index.exact import VectorTable
 from .index.lexical import LexicalIndex
+from .index.quantised import has_kernel
+from .index.vectors import FloatVectors, QuantisedVectors, VectorTable
 from .records import Record
 from .tokens import Tokenizer
 
 __all__ = ["View"]
 
 _BATCH = 4096
+
+_MOST_FLOATS = 1 << 20
+"""Numbers that are held as float32; with more, reading a quarter of the bytes outweighs the second look."""
 
 
 class _Values:
@@ -73,6 +78,7 @@ class View:
         embed: the vectors of records that the store does not keep, one matrix (m, dim) a record; None for a store
             that keeps them.
         fetch: the newest version of a record, None where there is none.
+        codes: where codes of the vectors may be kept, None for nowhere; they are only written if `keep`.
     """
 
     def __init__(
@@ -81,15 +87,19 @@ class View:
         tokenizer: Tokenizer,
         embed: Callable[[list[Record]], list[Vectors]] | None,
         fetch: Callable[[str], Record | None],
+        codes: Path | None = None,
+        keep: bool = True,
     ) -> None:
         self._dim = dim
         self._fetch = fetch
         self._tokenizer = tokenizer
         self._embed = embed
+        self._codes = codes
+        self._keep = keep
         self._lock = threading.RLock()
         self._source: ColumnSource | None = None
         # Each index holds the rows up to `upto`; it was begun with columns of `since` rows.
-        self._vectors = VectorTable(0)
+        self._vectors: VectorTable = FloatVectors(0)
         self._vectors_upto = self._vectors_since = 0
         self._lexical = LexicalIndex(tokenizer)
         self._lexical_upto = self._lexical_since = 0
@@ -125,8 +135,8 @@ class View:
         """The vectors of all rows that were live when they were first asked for."""
         with self._lock:
             self._follow(columns)
-            if _must_begin(columns, self._vectors_upto, self._vectors_since):
-                self._vectors, self._vectors_upto, self._vectors_since = VectorTable(self._dim()), 0, len(columns)
+            if _must_begin(columns, self._vectors_upto, self._vectors_since) or self._outgrown(columns):
+                self._begin_vectors(columns)
             for stop, rows in _runs(columns, self._vectors_upto):
                 if self._embed is None:
                     matrix, owners = columns.source.vectors(rows)
@@ -138,7 +148,21 @@ class View:
                 self._vectors.append(matrix, owners)
                 # Told at once: if the embedder fails in the next run, this one must not be added again.
                 self._vectors_upto = stop
+            if self._keep:
+                self._vectors.save()
             return self._vectors
+
+    def _outgrown(self, columns: Columns) -> bool:
+        """True if float32 in memory is no longer the way to hold the vectors."""
+        large = len(columns) * self._dim() > _MOST_FLOATS and has_kernel() and self._embed is None
+        return large and isinstance(self._vectors, FloatVectors)
+
+    def _begin_vectors(self, columns: Columns) -> None:
+        self._vectors, self._vectors_upto, self._vectors_since = FloatVectors(self._dim()), 0, len(columns)
+        if self._outgrown(columns):
+            source = columns.source
+            table = QuantisedVectors(self._dim(), source.vectors, source.fingerprints, self._codes)
+            self._vectors, self._vectors_upto = table, table.load(len(columns))
 
     def text_scores(self, columns: Columns, question: str, where: npt.NDArray[np.bool_]) -> npt.NDArray[np.float32]:
         """The BM25 score of each row, 0 outside `where` and for rows without a word of the question.

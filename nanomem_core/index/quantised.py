@@ -66,12 +66,13 @@ def entry_type(dim: int) -> np.dtype[Any]:
     )
 
 
-def quantise(vectors: Vectors, owners: Rows, prints: npt.NDArray[np.uint32] | int = 0) -> npt.NDArray[Any]:
+def quantise(vectors: Vectors, owners: Rows, prints: npt.NDArray[np.uint32] | None = None) -> npt.NDArray[Any]:
     """Entries of unit `vectors`, shape (m, dim), that belong to the rows `owners` with those fingerprints."""
     entries = np.zeros(len(vectors), entry_type(vectors.shape[1]))
     vectors = _rotated(vectors)
     code, scale = _coded(vectors)
-    entries["code"], entries["scale"], entries["owner"], entries["print"] = code, scale, owners, prints
+    entries["code"], entries["scale"], entries["owner"] = code, scale, owners
+    entries["print"] = 0 if prints is None else prints
     # Float64, and rounded up: the bound has to hold for the numbers as they are stored.
     rest = vectors.astype(np.float64) - code * entries["scale"].astype(np.float64)[:, np.newaxis]
     entries["error"] = np.nextafter(np.sqrt((rest * rest).sum(axis=1)).astype(np.float32), np.float32(np.inf))

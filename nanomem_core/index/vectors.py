@@ -37,17 +37,17 @@ class Cosines:
         self.high = high
         self._measure = measure
 
-    def settle(self, where: _Mask) -> None:
-        """Make the cosines of the rows of `where` exact."""
+    def settle(self, rows: Rows) -> None:
+        """Make the cosines of `rows` exact."""
         if self._measure is None:
             return
-        rows = np.flatnonzero(where & (self.low < self.high))
+        rows = np.sort(rows[self.low[rows] < self.high[rows]])
         if len(rows):
             self.low[rows] = self.high[rows] = self._measure(rows)
 
     def settle_floor(self, floor: float, where: _Mask) -> None:
         """Settle what decides which rows of `where` reach `floor`: afterwards it is those whose `low` does."""
-        self.settle(where & (self.low < floor) & (self.high >= floor))
+        self.settle(np.flatnonzero(where & (self.low < floor) & (self.high >= floor)))
 
     def settle_best(
         self, k: int, where: _Mask, score: Callable[[_Floats], npt.NDArray[np.floating]] = lambda cosines: cosines
@@ -64,13 +64,13 @@ class Cosines:
         if k < len(candidates):
             least = np.partition(candidates, len(candidates) - k)[len(candidates) - k]
             where = where & (score(self.high) >= least)
-        self.settle(where)
+        self.settle(np.flatnonzero(where))
         return score(self.low)
 
     def span(self, where: _Mask) -> tuple[float, float]:
         """The least and the greatest cosine of the rows of `where`, which has at least one."""
         self.settle_best(1, where)
-        self.settle(where & (self.low <= self.high[where].min()))
+        self.settle(np.flatnonzero(where & (self.low <= self.high[where].min())))
         return float(self.low[where].min()), float(self.low[where].max())
 
 
@@ -87,6 +87,13 @@ class VectorTable:
     def cosines(self, query: _Floats, count: int) -> Cosines:
         """The cosine of each of the first `count` rows with the unit vector `query`: its best passage's."""
         raise NotImplementedError
+
+    def best_passage(self, query: _Floats, row: int) -> int:
+        """Number of the passage of `row` that is most similar to `query`."""
+        raise NotImplementedError
+
+    def save(self) -> None:
+        """Keep in a file what would take long to compute again, where there is a file for it."""
 
 
 class FloatVectors(VectorTable):
@@ -118,8 +125,14 @@ class FloatVectors(VectorTable):
     def cosines(self, query: _Floats, count: int) -> Cosines:
         matrix, owners, single = self._held
         size = int(np.searchsorted(owners, count))
-        best = _best_of_each(matrix[:size] @ query, owners[:size], single, count)
+        best = np.full(count, -np.inf, np.float32)
+        _raise_to(best, owners[:size], matrix[:size] @ query, single)
         return Cosines(best, best)
+
+    def best_passage(self, query: _Floats, row: int) -> int:
+        matrix, owners, _ = self._held
+        first, last = np.searchsorted(owners, (row, row + 1))
+        return int(np.argmax(matrix[first:last] @ query)) if last > first else 0
 
 
 class QuantisedVectors(VectorTable):
@@ -130,7 +143,8 @@ class QuantisedVectors(VectorTable):
 
     Args:
         fetch: the vectors of rows and their owners, as `ColumnSource.vectors` gives them.
-        prints: fingerprints of the vectors of rows; None if the store has none, and then nothing is kept in a file.
+        prints: fingerprints of the vectors of rows, as `ColumnSource.fingerprints` gives them; where there are none,
+            nothing is kept in a file.
         path: the file; None for none.
     """
 
@@ -138,13 +152,13 @@ class QuantisedVectors(VectorTable):
         self,
         dim: int,
         fetch: Callable[[Rows], tuple[Vectors, Rows]],
-        prints: Callable[[Rows], npt.NDArray[np.uint32]] | None = None,
+        prints: Callable[[Rows], npt.NDArray[np.uint32] | None] = lambda rows: None,
         path: Path | None = None,
     ) -> None:
         self._type = entry_type(dim)
         self._fetch = fetch
         self._prints = prints
-        self._path = path if prints is not None else None
+        self._path = None if prints(np.empty(0, np.intp)) is None else path
         self._tail = np.empty(0, self._type)
         empty = np.empty(0, self._type)
         self._held: tuple[npt.NDArray[Any], npt.NDArray[Any], bool] = (empty, empty, True)
@@ -154,15 +168,15 @@ class QuantisedVectors(VectorTable):
 
     def load(self, count: int) -> int:
         """Take over what the file holds of the first `count` rows; returns the number of rows that need no `append`."""
-        if self._path is None or self._prints is None:
+        if self._path is None:
             return 0
         with contextlib.suppress(OSError, ValueError):
             entries = self._mapped(self._path)
             owners = entries["owner"].astype(np.intp)
-            sound = (owners < count) & (np.diff(owners, prepend=0) >= 0) & (checksums(entries) == entries["check"])
-            size = len(owners) if sound.all() else int(np.argmin(sound))
-            sound = self._prints(owners[:size]) == entries["print"][:size]
-            size = size if sound.all() else int(np.argmin(sound))
+            size = _sound(
+                (owners < count) & (np.diff(owners, prepend=0) >= 0) & (checksums(entries) == entries["check"])
+            )
+            size = _sound(entries["print"][:size] == self._prints(owners[:size]))
             if 0 < size < len(owners) and owners[size] == owners[size - 1]:
                 size = int(np.searchsorted(owners[:size], owners[size]))  # not some passages of a text only
             self._held = (entries[:size], self._held[1], _ascending(owners[:size]))
@@ -176,7 +190,7 @@ class QuantisedVectors(VectorTable):
             tail = np.empty(max(64, size, first + first // 2), self._type)
             tail[:first] = held
             self._tail = tail
-        self._tail[first:size] = quantise(vectors, owners, 0 if self._prints is None else self._prints(owners))
+        self._tail[first:size] = quantise(vectors, owners, self._prints(owners))
         last = held[-1:] if first else base[-1:]
         single = single and _ascending(np.concatenate([last["owner"].astype(np.intp), owners]))
         self._held = (base, self._tail[:size], single)
@@ -208,28 +222,34 @@ class QuantisedVectors(VectorTable):
             if size:
                 owners = entries["owner"][:size]
                 for bound, values in zip((low, high), quantised_bounds(entries[:size], query), strict=True):
-                    if single:
-                        bound[owners] = values
-                    else:
-                        np.maximum.at(bound, owners, values)
+                    _raise_to(bound, owners, values, single)
 
         def measure(rows: Rows) -> _Floats:
             vectors, owners = self._fetch(rows)
             best = np.full(len(rows), -np.inf, np.float32)
-            np.maximum.at(best, np.searchsorted(rows, owners), vectors @ query)
+            # Not a matrix product: BLAS rounds equal rows differently by their place, which would break ties at random.
+            np.maximum.at(best, np.searchsorted(rows, owners), np.einsum("ij,j->i", vectors, query))
             return best
 
         return Cosines(low, high, measure)
+
+    def best_passage(self, query: _Floats, row: int) -> int:
+        vectors, _ = self._fetch(np.array([row], np.intp))
+        return int(np.argmax(vectors @ query)) if len(vectors) else 0
+
+
+def _sound(marks: _Mask) -> int:
+    """How many come before the first False."""
+    return len(marks) if marks.all() else int(np.argmin(marks))
 
 
 def _ascending(owners: npt.NDArray[np.intp]) -> bool:
     return bool((np.diff(owners) > 0).all())
 
 
-def _best_of_each(cosines: _Floats, owners: Rows, single: bool, count: int) -> _Floats:
-    best = np.full(count, -np.inf, np.float32)
+def _raise_to(best: _Floats, owners: npt.NDArray[Any], values: _Floats, single: bool) -> None:
+    """Raise `best` at `owners` to `values`; `single`: no owner occurs twice, here or before."""
     if single:
-        best[owners] = cosines
+        best[owners] = values
     else:
-        np.maximum.at(best, owners, cosines)
-    return best
+        np.maximum.at(best, owners, values)

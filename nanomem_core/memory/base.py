@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -160,9 +162,21 @@ class MemoryBase:
             view = self._views.get(scope)
             if view is None:
                 embed = None if self.storage.keeps_vectors else self._embed
-                view = View(lambda: self.embedder.dim, self._tokenizer, embed, lambda id: self._stored(scope, id))
+                view = View(
+                    lambda: self.embedder.dim,
+                    self._tokenizer,
+                    embed,
+                    lambda id: self._stored(scope, id),
+                    self._codes_path(scope),
+                    not self.storage.read_only,
+                )
                 self._views[scope] = view
             return view
+
+    def _codes_path(self, scope: Scope) -> Path | None:
+        folder = self.storage.derived() if self.storage.keeps_vectors else None
+        name = hashlib.blake2b(f"{scope.user}\0{scope.agent}\0{self.embedder.id}".encode(), digest_size=16).hexdigest()
+        return None if folder is None else folder / f"codes-{name}.bin"
 
     def _stored(self, scope: Scope, id: str) -> Record | None:
         try:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ..errors import InputError
 from ..frame import Frame
 from ..index.exact import top_rows
+from ..index.vectors import Cosines
 from ..ranking import arrange, fuse, resolve_direction
 from ..results import Entry, SearchResults
 from .chunking import passages
@@ -134,38 +135,43 @@ def _search_one(frame: Frame, request: SearchRequest) -> _Answer:
     if request.mode != "text":
         query = request.embed_query(request.question)
         vectors = view.vectors(columns)
-        cosine = vectors.scores(query, len(columns))
+        cosine = vectors.cosines(query, len(columns))
     if request.mode != "vector":
         bm25 = view.text_scores(columns, request.question, frame.allowed)
-    qualified = frame.allowed.copy()
-    if cosine is None:
-        assert bm25 is not None
-        qualified &= bm25 > 0
-        score: npt.NDArray[np.floating] = bm25
+    floor = request.min_score
+    if cosine is not None:
+        qualified = frame.allowed & (cosine.high > -np.inf)
+        if floor > 0:
+            # The cosine decides where there is one, so that a floor means the same in both modes that have it.
+            cosine.settle_floor(floor, qualified)
+            qualified &= cosine.low >= floor
     else:
-        qualified &= cosine > -np.inf
-        score = cosine
-    if request.min_score > 0:
-        # The cosine decides where there is one, so that a floor means the same in both modes that have it.
-        qualified &= score >= request.min_score
-    count = int(qualified.sum())
-    if cosine is not None and bm25 is not None:
-        score = _fused(frame, request, cosine, bm25, qualified)
+        assert bm25 is not None
+        qualified = (bm25 > 0) & (bm25 >= floor)
+    count = int(np.count_nonzero(qualified))
+    score = _scores(frame, request, cosine, bm25, qualified)
     rows = top_rows(score, qualified, request.top_k)
-    order = rows.tolist()
+    if cosine is not None:
+        # Codes may promise a vector that turns out to be damaged.
+        rows = rows[score[rows] > -np.inf]
+    order = [(row, row) for row in rows.tolist()]
     if request.by_chain:
         direction = resolve_direction(request.temporal_direction, request.question)
-        order = arrange(columns, rows, frame.chains(order), frame.allowed, direction)
+        chains = frame.chains(rows.tolist())
+        order = arrange(columns, rows, chains, frame.allowed, direction, request.top_k)
+    shown = [row for row, _ in order]
+    if cosine is not None:
+        cosine.settle(np.array(shown, np.intp))
     # A place keeps its score, so scores descend although a chain's leader may have won the place by its chain alone.
     fields = {
         row: {
-            "score": float(score[place]),
-            "cosine": None if cosine is None else float(cosine[row]),
+            "score": float(score[winner]),
+            "cosine": None if cosine is None else _finite(cosine.low[row]),
             "bm25": None if bm25 is None else float(bm25[row]),
         }
-        for row, place in zip(order, rows.tolist(), strict=True)
+        for row, winner in order
     }
-    entries = frame.entries(order, fields)
+    entries = frame.entries(shown, fields)
     for row, entry in entries.items():
         parts = passages(entry["text"])
         best = vectors.best_passage(query, row) if cosine is not None and len(parts) > 1 else 0
@@ -173,17 +179,28 @@ def _search_one(frame: Frame, request: SearchRequest) -> _Answer:
     return _Answer(list(entries.values()), count)
 
 
-def _fused(
+def _finite(cosine: np.floating) -> float | None:
+    """None for a record without a vector, which may lead its chain all the same."""
+    return float(cosine) if np.isfinite(cosine) else None
+
+
+def _scores(
     frame: Frame,
     request: SearchRequest,
-    cosine: npt.NDArray[np.float32],
-    bm25: npt.NDArray[np.float32],
+    cosine: Cosines | None,
+    bm25: npt.NDArray[np.float32] | None,
     qualified: npt.NDArray[np.bool_],
-) -> npt.NDArray[np.float64]:
-    """One score from three signs: the words, the vectors, and the entity that the question names."""
+) -> npt.NDArray[np.floating]:
+    """What ranks each row: its BM25 score, its cosine, or one score of both and of the entity that is asked for."""
+    if cosine is None:
+        assert bm25 is not None
+        return bm25
+    if bm25 is None or not qualified.any():
+        return cosine.settle_best(request.top_k, qualified)
+    span, best = cosine.span(qualified), float(bm25[qualified].max())
     named = _named_chains(frame, request)
     chosen = np.isin(frame.columns.chain, named) if named else None
-    return fuse(cosine, bm25, qualified, chosen)
+    return cosine.settle_best(request.top_k, qualified, lambda cosines: fuse(cosines, bm25, span, best, chosen))
 
 
 def _named_chains(frame: Frame, request: SearchRequest) -> list[int]:

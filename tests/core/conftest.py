@@ -15,7 +15,7 @@ class Site:
         self.folder = folder
 
     def install(self, distribution: str, plugin: str, source: str, *, group: str = "nanomem.plugins") -> str:
-        """One module, and one entry point `plugin` for it (``name`` or ``name:attribute``); returns the module's name."""
+        """One module, and an entry point `plugin` (``name`` or ``name:attribute``) for it; returns its name."""
         name, _, attribute = plugin.partition(":")
         module = f"{distribution}_{name}".replace("-", "_")
         (self.folder / f"{module}.py").write_text(dedent(source), encoding="utf-8")

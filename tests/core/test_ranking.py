@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nanomem_core.chains import chain_rows, visible
+from nanomem_core.chains import chain_rows, read_chains, visible
 from nanomem_core.errors import InputError
 from nanomem_core.ranking import arrange, fuse, read_direction, resolve_direction
 from tests.rows import columns_of, record
@@ -59,34 +59,34 @@ def test_fused_scores_do_not_depend_on_rows_that_do_not_qualify() -> None:
     cosine = np.array([0.9, -np.inf, 0.1, 0.5, 0.99])
     bm25 = np.array([0.0, 3.0, 2.0, 1.0, 50.0])
     qualified = np.array([True, False, True, True, False])
-    scores = fuse(cosine, bm25, qualified)
-    alone = fuse(cosine[[0, 2, 3]], bm25[[0, 2, 3]], np.ones(3, np.bool_))
-    assert np.isfinite(scores).all()
+    scores = fuse(cosine, bm25, (0.1, 0.9), 2.0)
+    alone = fuse(cosine[[0, 2, 3]], bm25[[0, 2, 3]], (0.1, 0.9), 2.0)
     np.testing.assert_allclose(scores[qualified], alone)
+    assert scores[1] == -np.inf
 
 
 def test_a_named_row_and_a_better_score_raise_a_fused_score() -> None:
     cosine, bm25 = np.array([0.5, 0.5, 0.5, 0.7, 0.0]), np.array([1.0, 1.0, 2.0, 1.0, 0.0])
-    every = np.ones(5, np.bool_)
-    scores = fuse(cosine, bm25, every, np.array([True, False, False, False, False]))
+    scores = fuse(cosine, bm25, (0.0, 0.7), 2.0, np.array([True, False, False, False, False]))
     assert scores[0] > scores[1]
     assert scores[2] > scores[1]
     assert scores[3] > scores[1] > scores[4]
 
 
 def test_equal_scores_and_no_scores_fuse_without_a_warning() -> None:
-    assert fuse(np.full(3, 0.4), np.zeros(3), np.ones(3, np.bool_)).tolist() == [0.3] * 3
-    assert fuse(np.array([-np.inf]), np.zeros(1), np.zeros(1, np.bool_)).tolist() == [0.0]
-    assert len(fuse(np.empty(0), np.empty(0), np.empty(0, np.bool_))) == 0
+    assert fuse(np.full(3, 0.4), np.zeros(3), (0.4, 0.4), 0.0).tolist() == [0.3] * 3
 
 
-def arranged(declared: bool, won: list[int], direction: str, allowed: list[int] | None = None) -> list[int]:
+def arranged(
+    declared: bool, won: list[int], direction: str, allowed: list[int] | None = None, limit: int | None = None
+) -> list[int]:
     """`arrange` over rows 0 to 3 of one chain (the oldest first) and rows 4, 5 outside any."""
     columns = columns_of(*(record(f"c{n}", "x", n, declared=declared) for n in range(4)), record("o4"), record("o5"))
     shown = visible(columns)
     chains = {chain.code: chain for chain in chain_rows(columns, shown)}
     mask = np.isin(np.arange(6), range(6) if allowed is None else allowed)
-    return arrange(columns, np.array(won, np.intp), chains, mask, direction)  # type: ignore[arg-type]
+    order = arrange(columns, np.array(won, np.intp), chains, mask, direction, limit or len(won))  # type: ignore[arg-type]
+    return [row for row, _ in order]
 
 
 def test_a_declared_chain_is_led_by_the_value_asked_for() -> None:
@@ -121,3 +121,17 @@ def test_arranging_keeps_the_places_of_others_and_shows_no_row_twice(
     leaders = {"newest": 3, "previous": 2, "oldest": 0}
     chain = [row for row in result if row <= 3]
     assert not chain or chain[0] == leaders[direction]
+
+
+def test_a_leader_that_won_no_place_is_put_before_the_others_where_there_is_room() -> None:
+    assert arranged(True, [1], "newest", limit=3) == [3, 1]
+    assert arranged(True, [4, 1, 5, 0], "newest", limit=5) == [4, 3, 1, 5, 0]
+    assert arranged(True, [4, 1, 5, 0], "newest", limit=4) == [4, 3, 5, 1]
+    assert arranged(True, [1], "newest") == [3]
+
+
+def test_a_place_tells_the_row_that_won_it() -> None:
+    columns = columns_of(*(record(f"c{n}", "x", n) for n in range(3)), record("o3"))
+    chains = read_chains(columns, [0], np.ones(4, np.bool_))
+    order = arrange(columns, np.array([0, 3]), chains, np.ones(4, np.bool_), "newest", 3)
+    assert order == [(2, 0), (0, 0), (3, 3)]

@@ -48,7 +48,7 @@ class Scene:
         return self.source.columns()
 
     def nearest(self, columns: Columns, text: str) -> list[str]:
-        scores = self.view.vectors(columns).scores(EMBEDDER.embed_query(text), len(columns))
+        scores = self.view.vectors(columns).cosines(EMBEDDER.embed_query(text), len(columns)).low
         rows = np.flatnonzero((scores > 0.999) & columns.live)
         return self.source.ids(rows)
 
@@ -144,7 +144,7 @@ def test_other_columns_start_everything_anew() -> None:
         assert scene.view.chains_of_entity(columns, "x") == [0]
         assert scene.passing(columns, {"n": 1}) == ["a"]
         assert scene.view.chains_of_entity(foreign, "x") == []
-        assert (scene.view.vectors(foreign).scores(EMBEDDER.embed_query("text of z"), 1) > 0.999).all()
+        assert (scene.view.vectors(foreign).cosines(EMBEDDER.embed_query("text of z"), 1).low > 0.999).all()
 
 
 def test_a_long_scope_is_read_in_runs_and_a_failure_in_one_repeats_none() -> None:

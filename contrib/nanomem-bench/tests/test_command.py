@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from nanomem_bench.arms import ARMS, OURS, installed_version
@@ -30,75 +29,62 @@ def nanomem(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.fixture(scope="module")
-def full(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str, str]:
-    """A run of every suite: its JSON, its Markdown, and what it said on stderr."""
-    folder = tmp_path_factory.mktemp("run")
-    text = folder / "notes.txt"
+MEASURED = {
+    ("search", "search"),
+    ("search", "plain"),
+    ("search", "in chains"),
+    ("search", "filter of 1 %"),
+    ("search", "hybrid"),
+    ("open", "open and first search"),
+    ("write", "durable add"),
+    ("write", "add_many"),
+    ("delete", "add"),
+    ("delete", "delete"),
+    ("memory", "disk: all"),
+    ("concurrency", "commits"),
+    ("concurrency", "search"),
+    ("history", "history of a record"),
+    ("history", "history found by a question"),
+    ("history", "the last ten changes"),
+    ("history", "volatility of all chains"),
+    ("startup", "import Vault"),
+    ("startup", "--help"),
+    ("startup", "search, 50 records"),
+    ("recall", "recall@10 of what is stored"),
+}
+
+
+# One test, since one run gives all of it, and takes longer than all other tests.
+def test_a_run_of_all_suites_measures_everything_and_gets_right_answers(tmp_path: Path) -> None:
+    text = tmp_path / "notes.txt"
     text.write_text("\n".join(f"note {n} about topic {n % 9}" for n in range(200)), encoding="utf-8")
-    work = folder / "work"
-    work.mkdir()
-    done = nanomem(
-        folder, "bench", "all", *ALONE, "--text", "notes.txt", "--folder", "work", "--markdown", "r.md", "--json"
-    )
+    (tmp_path / "work").mkdir()
+    files = ("--text", "notes.txt", "--folder", "work", "--markdown", "report.md", "--json")
+    done = nanomem(tmp_path, "bench", "all", *ALONE, *files)
     assert done.returncode == 0, done.stderr
-    assert list(work.iterdir()) == []
-    return json.loads(done.stdout), (folder / "r.md").read_text(encoding="utf-8"), done.stderr
+    assert list((tmp_path / "work").iterdir()) == []
 
-
-def test_every_suite_gives_figures_and_no_arm_fails(full: tuple[dict[str, Any], str, str]) -> None:
-    found, _, _ = full
+    found = json.loads(done.stdout)
     assert found["failures"] == []
-    assert {figure["suite"] for figure in found["figures"]} == set(SUITES)
     assert set(found["seconds"]) == set(SUITES)
-    assert all(figure["value"] > 0 for figure in found["figures"] if figure["unit"] == "ms")
-
-
-def test_every_operation_of_ours_is_measured(full: tuple[dict[str, Any], str, str]) -> None:
-    figures = [figure for figure in full[0]["figures"] if figure["arm"] == OURS]
-    measured = {(figure["suite"], figure["measure"]) for figure in figures}
-    assert measured >= {
-        ("search", "search"),
-        ("search", "plain"),
-        ("search", "in chains"),
-        ("search", "filter of 1 %"),
-        ("search", "hybrid"),
-        ("open", "open and first search"),
-        ("write", "durable add"),
-        ("write", "add_many"),
-        ("delete", "delete"),
-        ("memory", "disk: all"),
-        ("concurrency", "commits"),
-        ("concurrency", "search"),
-        ("history", "history of a record"),
-        ("history", "the last ten changes"),
-        ("history", "volatility of all chains"),
-        ("startup", "import Vault"),
-        ("startup", "--help"),
-    }
-    grown = {row["operation"] for row in full[0]["growth"] if row["arm"] == OURS}
+    figures = [figure for figure in found["figures"] if figure["arm"] == OURS]
+    assert {(figure["suite"], figure["measure"]) for figure in figures} >= MEASURED
+    assert all(figure["value"] > 0 for figure in figures if figure["unit"] == "ms")
+    grown = {row["operation"] for row in found["growth"] if row["arm"] == OURS}
     assert grown == {"add", "get", "history", "changes", "search", "delete", "open"}
 
+    answers = [figure for figure in figures if figure["unit"] == "" and "given" not in figure["measure"]]
+    assert {figure["value"] for figure in answers} == {1.0}
+    kinds = {figure["case"].partition(", ")[2] for figure in answers if figure["suite"] == "recall"}
+    assert kinds == {"", "clustered", "duplicates", "dominant", "text"}
 
-def test_answers_are_right_on_every_kind_of_data(full: tuple[dict[str, Any], str, str]) -> None:
-    shares = [figure for figure in full[0]["figures"] if figure["unit"] == "" and "given" not in figure["measure"]]
-    assert {figure["value"] for figure in shares} == {1.0}
-    cases = {figure["case"].partition(", ")[2] for figure in shares if figure["suite"] == "recall"}
-    assert cases == {"", "clustered", "duplicates", "dominant", "text"}
+    goals = {goal["goal"]: goal["met"] for goal in found["goals"]}
+    assert goals["open: 100,000 × 384 ≤ 10 ms"] is None
+    assert goals["startup: --help ≤ 2 × import click"] is not None
 
-
-def test_goals_of_sizes_that_were_not_measured_are_open(full: tuple[dict[str, Any], str, str]) -> None:
-    goals = {goal["goal"]: goal for goal in full[0]["goals"]}
-    assert goals["open: 100,000 × 384 ≤ 10 ms"]["met"] is None
-    assert goals["startup: --help ≤ 2 × import click"]["met"] in (True, False)
-
-
-def test_the_report_and_the_progress_tell_the_same_story(full: tuple[dict[str, Any], str, str]) -> None:
-    _, markdown, progress = full
-    for suite in SUITES:
-        assert f"\n## {suite}\n" in markdown
-    assert f"{len(SUITES) - 1}/{len(SUITES)}  growth: " in progress
-    assert "memory bandwidth" in markdown
+    report = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert [line for line in report.splitlines() if line.startswith("## ")][2:] == [f"## {suite}" for suite in SUITES]
+    assert f"{len(SUITES) - 1}/{len(SUITES)}  growth: " in done.stderr
 
 
 def test_arms_that_are_not_installed_are_named(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from nanomem_core.index.exact import VectorTable, top_rows
+from nanomem_core.index.exact import top_rows
+from nanomem_core.index.vectors import FloatVectors
 
 scores_and_mask = st.integers(0, 40).flatmap(
     lambda size: st.tuples(
@@ -36,7 +37,7 @@ owners_of_blocks = st.lists(st.lists(st.integers(0, 3), max_size=6), max_size=5)
 @given(owners_of_blocks, st.integers(0, 30))
 def test_the_score_of_a_row_is_that_of_its_best_vector(blocks: list[list[int]], count: int) -> None:
     chance = np.random.default_rng(7)
-    table = VectorTable(4)
+    table = FloatVectors(4)
     matrix, owners, row = [np.empty((0, 4), np.float32)], [], 0
     for steps in blocks:
         # Steps of 0 give a row another vector, steps over 1 leave rows without one.
@@ -54,7 +55,7 @@ def test_the_score_of_a_row_is_that_of_its_best_vector(blocks: list[list[int]], 
     for owner, vector in zip(owners, every, strict=True):
         if owner < count:
             expected[owner] = max(expected[owner], vector @ query)
-    np.testing.assert_allclose(table.scores(query, count), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(table.cosines(query, count).low, expected, rtol=1e-5, atol=1e-6)
     for owner in set(owners):
         own_vectors = [vector for one, vector in zip(owners, every, strict=True) if one == owner]
         assert table.best_passage(query, owner) == int(np.argmax(np.array(own_vectors) @ query))
@@ -65,23 +66,23 @@ def test_a_large_table_gives_the_order_of_a_brute_force_scan() -> None:
     chance = np.random.default_rng(3)
     vectors = chance.normal(size=(5000, 32)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    table = VectorTable(32)
+    table = FloatVectors(32)
     for start in range(0, 5000, 700):
         part = vectors[start : start + 700]
         table.append(part, np.arange(start, start + len(part)))
     for query in vectors[:20]:
         exact = vectors.astype(np.float64) @ query.astype(np.float64)
-        rows = top_rows(table.scores(query, 5000), np.ones(5000, np.bool_), 10)
+        rows = top_rows(table.cosines(query, 5000).low, np.ones(5000, np.bool_), 10)
         assert rows.tolist() == np.argsort(-exact, kind="stable")[:10].tolist()
 
 
 def test_a_table_can_be_read_while_it_grows() -> None:
-    table, stop, wrong = VectorTable(2), threading.Event(), []
+    table, stop, wrong = FloatVectors(2), threading.Event(), []
     query = np.array([1, 0], np.float32)
 
     def read() -> None:
         while not stop.is_set():
-            scores = table.scores(query, 20_000)
+            scores = table.cosines(query, 20_000).low
             filled = int(np.isfinite(scores).sum())
             if not (np.isfinite(scores[:filled]).all() and (scores[:filled] == 1).all()):
                 wrong.append(filled)
