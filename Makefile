@@ -28,6 +28,7 @@ lint: $(VENV)/installed-dev
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 	$(RUN) mypy
+	$(RUN) mypy --config-file contrib/nanomem-bench/pyproject.toml
 	$(BIN)/lint-imports --no-logo
 
 # Only the examples of README.md and docs/.
@@ -51,6 +52,6 @@ $(VENV)/installed: $(VENV)/created pyproject.toml
 	$(RUN) pip install --quiet --disable-pip-version-check --editable .
 	touch $@
 
-$(VENV)/installed-dev: $(VENV)/created pyproject.toml
-	$(RUN) pip install --quiet --disable-pip-version-check --editable '.[dev]'
+$(VENV)/installed-dev: $(VENV)/created pyproject.toml contrib/nanomem-bench/pyproject.toml
+	$(RUN) pip install --quiet --disable-pip-version-check --editable '.[dev]' --editable contrib/nanomem-bench
 	touch $(VENV)/installed $@

@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from nanomem_core.cli.show import count
 from nanomem_core.interfaces import Embedder
 
 from . import arms
@@ -355,7 +356,7 @@ class Bench:
         """Bytes a second that can be read from memory, by number of threads."""
         found = {}
         for threads in self.effort.threads:
-            self.say(f"memory bandwidth, {threads} threads")
+            self.say(f"memory bandwidth, {count(threads, 'thread')}")
             with self._noting(), ArmProcess(Setup("numpy", self.folder, self.folder, threads=threads)) as process:
                 found[threads] = process.call("bandwidth", threads=threads)
         return found

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from nanomem_core.errors import InputError
 from nanomem_core.interfaces import Embedder
 
-__all__ = ["BUCKETS", "KINDS", "QUERIES", "TEXT", "K", "Material", "Spec", "make", "make_from_text"]
+__all__ = ["BUCKETS", "KINDS", "QUERIES", "TEXT", "K", "Material", "Spec", "blocks", "make", "make_from_text"]
 
 K = 10
 """Hits that every search asks for."""
@@ -85,6 +85,11 @@ class Material:
     def questions(self) -> list[str]:
         return _read_lines(self._folder / "queries.txt")
 
+    @cached_property
+    def by_question(self) -> dict[str, npt.NDArray[np.float32]]:
+        """The vector of each question, for products that ask an embedder."""
+        return dict(zip(self.questions, self.queries, strict=True))
+
     def __len__(self) -> int:
         return len(self.vectors)
 
@@ -114,15 +119,16 @@ class Material:
     def bucket(self, position: int) -> int:
         return position % BUCKETS
 
-    def blocks(self, start: int, stop: int, size: int) -> Iterator[range]:
-        """The positions from `start` to `stop`, at most `size` at once."""
-        for first in range(start, stop, size):
-            yield range(first, min(first + size, stop))
-
     def matrix(self, positions: range) -> npt.NDArray[np.float32]:
         """The vectors of `positions`, shape (len(positions), dim)."""
         rows: npt.NDArray[np.float32] = self.vectors[np.arange(positions.start, positions.stop) % len(self)]
         return rows
+
+
+def blocks(start: int, stop: int, size: int) -> Iterator[range]:
+    """The positions from `start` to `stop`, at most `size` at once."""
+    for first in range(start, stop, size):
+        yield range(first, min(first + size, stop))
 
 
 def _read_lines(path: Path) -> list[str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from . import arms
-from .data import K, Material
+from .data import K, Material, blocks
 from .measure import judge, memory, read_bandwidth
 
 __all__ = ["main"]
@@ -31,6 +31,7 @@ class _Host:
 
     def __init__(self, arm: str, folder: str, material: str, chains: int, threads: int, first: int) -> None:
         self._material = Material(Path(material), chains)
+        self._threads = threads
         self._arm = arms.load(arm)(Path(folder), self._material, threads)
         self._next: dict[str, int] = defaultdict(lambda: first)
 
@@ -47,7 +48,7 @@ class _Host:
         """Fill a new store, and use it once, so that it has every file beside it that it will have."""
         self._arm.folder.mkdir(parents=True)
         self._arm.open()
-        for block in self._material.blocks(0, len(self._material), 10 * _BATCH):
+        for block in blocks(0, len(self._material), 10 * _BATCH):
             self._arm.add_many(block)
         self._arm.close()
         self._arm.open()
@@ -89,19 +90,17 @@ class _Host:
 
     def add_many(self, count: int) -> float:
         """Seconds that a store in a new folder takes for `count` records, with opening and closing it."""
-        folder = self._arm.folder
-        self._arm.folder = folder / f"new-{self._next['add_many']}"
+        folder = self._arm.folder / f"new-{self._next['add_many']}"
         self._next["add_many"] += 1
-        self._arm.folder.mkdir(parents=True)
+        folder.mkdir(parents=True)
+        arm = type(self._arm)(folder, self._material, self._threads)
         self._material.text(0), self._material.vector(0)  # read before the clock runs
         begin = time.perf_counter()
-        self._arm.open()
-        for block in self._material.blocks(0, count, _BATCH):
-            self._arm.add_many(block)
-        self._arm.close()
-        seconds = time.perf_counter() - begin
-        self._arm.folder = folder
-        return seconds
+        arm.open()
+        for block in blocks(0, count, _BATCH):
+            arm.add_many(block)
+        arm.close()
+        return time.perf_counter() - begin
 
     def memory(self) -> dict[str, int] | None:
         return memory()

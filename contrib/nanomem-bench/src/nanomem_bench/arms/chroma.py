@@ -8,7 +8,7 @@ import chromadb
 import numpy as np
 import numpy.typing as npt
 
-from ..data import K
+from ..data import K, blocks
 from .base import Arm
 
 __all__ = ["Product"]
@@ -40,7 +40,7 @@ class Product(Arm):
         self._client.close()
 
     def add_many(self, positions: range) -> None:
-        for block in self.material.blocks(positions.start, positions.stop, _BATCH):
+        for block in blocks(positions.start, positions.stop, _BATCH):
             self._records.add(
                 ids=[str(p) for p in block],
                 embeddings=self.material.matrix(block),
@@ -50,7 +50,7 @@ class Product(Arm):
 
     def stored(self) -> npt.NDArray[np.float32]:
         result = np.empty((self._records.count(), self.material.dim), np.float32)
-        for block in self.material.blocks(0, len(result), _BATCH):
+        for block in blocks(0, len(result), _BATCH):
             found = self._records.get(ids=[str(p) for p in block], include=["embeddings"])
             result[[int(id) for id in found["ids"]]] = found["embeddings"]
         return result

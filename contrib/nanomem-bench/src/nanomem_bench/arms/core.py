@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,12 +30,8 @@ class GivenEmbedder(Embedder):
         self._material = material
         self.dim = material.dim
 
-    @cached_property
-    def _rows(self) -> dict[str, npt.NDArray[np.float32]]:
-        return dict(zip(self._material.questions, self._material.queries, strict=True))
-
     def encode(self, texts: Sequence[str]) -> npt.ArrayLike:
-        return np.stack([self._rows[text] for text in texts])
+        return np.stack([self._material.by_question[text] for text in texts])
 
 
 class Product(Arm):

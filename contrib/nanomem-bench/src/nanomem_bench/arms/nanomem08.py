@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import nanomem
@@ -20,15 +19,11 @@ class _GivenEmbedder:
         self._material = material
         self.dim = material.dim
 
-    @cached_property
-    def _rows(self) -> dict[str, npt.NDArray[np.float32]]:
-        return dict(zip(self._material.questions, self._material.queries, strict=True))
-
     def embed(self, text: str) -> npt.NDArray[np.float32]:
-        return self._rows[text]
+        return self._material.by_question[text]
 
     def embed_batch(self, texts: list[str]) -> npt.NDArray[np.float32]:
-        return np.stack([self._rows[text] for text in texts])
+        return np.stack([self._material.by_question[text] for text in texts])
 
 
 class Product(Arm):

@@ -7,6 +7,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from nanomem_core.cli.show import count
+
 from ..bench import Bench
 from ..data import Spec
 from ..process import ArmError, ArmProcess
@@ -32,7 +34,7 @@ def run(bench: Bench) -> None:
 def _together(bench: Bench, name: str, spec: Spec, folder: Path) -> None:
     phases = (("alone", 1, 0), ("alone", 0, 1), (f"{_MANY} of a kind", 0, _MANY), (f"{_MANY} + {_MANY}", _MANY, _MANY))
     for number, (case, writers, readers) in enumerate(phases):
-        bench.say(f"{name}: {writers} writers and {readers} readers")
+        bench.say(f"{name}: {count(writers, 'writer')} and {count(readers, 'reader')}")
         added, searched = _phase(bench, name, spec, folder, number, writers, readers)
         if writers:
             # Each writer's own rate, added up: the time that a process takes to start does not count.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from nanomem_core.cli.show import count
+
 from ..arms import OURS
 from ..bench import Bench, Running
 from ..data import Spec
@@ -22,7 +24,7 @@ def run(bench: Bench) -> None:
 
 def _compare(bench: Bench, spec: Spec, threads: int) -> None:
     with bench.running(bench.able("search"), spec, threads=threads) as running:
-        bench.say(f"{spec}, {threads} threads")
+        bench.say(f"{spec}, {count(threads, 'thread')}")
         for (each, _), seconds in bench.turns(running, "search").items():
             bench.add_times("search", each.arm, spec, seconds, threads=threads)
         if threads == bench.effort.threads[0]:
@@ -32,7 +34,7 @@ def _compare(bench: Bench, spec: Spec, threads: int) -> None:
 def _variants(bench: Bench, threads: int) -> None:
     plain, chained = bench.spec(100_000, 384), bench.spec(100_000, 384, in_chains=True)
     with bench.running(bench.able("search_filtered", "volatility"), [plain, chained], threads=threads) as running:
-        bench.say(f"with chains, filter and words: {plain}, {threads} threads")
+        bench.say(f"with chains, filter and words: {plain}, {count(threads, 'thread')}")
 
         def first_hybrid(each: Running) -> None:
             if each.arm == OURS and each.spec == plain:
