@@ -65,9 +65,12 @@ def visible(
 
 def read_chains(columns: Columns, codes: Iterable[int], where: npt.NDArray[np.bool_]) -> dict[int, ChainView]:
     """The chains `codes` (-1 is passed over) with their rows in `where`, each in chain order."""
+    asked = [code for code in codes if code >= 0]
+    if not asked:
+        return {}
+    # One place more than there are chains, which answers for code -1.
     wanted = np.zeros(len(columns.chains) + 1, np.bool_)
-    wanted[[code for code in codes if code >= 0]] = True
-    wanted[-1] = False
+    wanted[asked] = True
     rows = np.flatnonzero(wanted[columns.chain] & where)
     return {view.code: view for view in _grouped(columns, rows)}
 

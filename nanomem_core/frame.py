@@ -95,10 +95,15 @@ class Frame:
             and (self.filter is None or not self.allowed[row] or self.filter.matches(record))
         )
 
-    def entries(self, rows: Iterable[int], extra: Mapping[int, Mapping[str, Any]] | None = None) -> dict[int, Entry]:
-        """The entries of `rows`, in their order; `extra` holds further fields for some rows."""
+    def entries(
+        self,
+        rows: Iterable[int],
+        extra: Mapping[int, Mapping[str, Any]] | None = None,
+        chains: Mapping[int, ChainView] | None = None,
+    ) -> dict[int, Entry]:
+        """The entries of `rows`, in their order; `extra` holds further fields for some rows, `chains` their chains."""
         rows = list(rows)
-        chains = self.chains(rows)
+        chains = self.chains(rows) if chains is None else chains
         extra = extra or {}
         return {
             row: make_entry(record, self.standing(row, chains), **extra.get(row, {}))

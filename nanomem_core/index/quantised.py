@@ -122,24 +122,27 @@ def _coded(vectors: Vectors) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float
 
 
 def quantised_bounds(
-    entries: npt.NDArray[Any], query: npt.NDArray[np.float32]
+    codes: npt.NDArray[np.int8],
+    scales: npt.NDArray[np.float32],
+    errors: npt.NDArray[np.float32],
+    query: npt.NDArray[np.float32],
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """For each entry, two numbers between which its cosine with the unit vector `query` lies."""
+    """For each entry, given as columns, two numbers between which its cosine with the unit vector `query` lies."""
     query = _rotated(query[np.newaxis])[0]
     code, scale = _coded(query[np.newaxis])
     rest = query.astype(np.float64) - code[0] * float(scale[0])
     error = float(np.sqrt(rest @ rest))
-    products = np.asarray(_product()(entries["code"], code)).reshape(-1)
-    middle = products.astype(np.float32)
-    middle *= entries["scale"]
+    middle = np.asarray(_product()(codes, code)).reshape(-1).astype(np.float32)
+    middle *= scales
     middle *= scale[0]
-    reach = entries["error"] * np.float32(1 + error)
+    reach = errors * np.float32(1 + error)
     reach += np.float32(error + SLACK)
     low = middle - reach
     middle += reach
     return low, middle
 
 
+@cache
 def _product() -> Callable[[npt.NDArray[np.int8], npt.NDArray[np.int8]], Any]:
     numkong = import_module("numkong")
     return lambda codes, code: numkong.cdist(codes, code, metric="dot")

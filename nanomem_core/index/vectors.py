@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -14,12 +15,16 @@ import numpy.typing as npt
 from ..changes import Vectors
 from ..columns import Rows
 from ..fileio import atomic
+from .exact import top_rows
 from .quantised import checksums, entry_type, quantise, quantised_bounds
 
-__all__ = ["Cosines", "FloatVectors", "QuantisedVectors", "VectorTable"]
+__all__ = ["Cosines", "FloatVectors", "QuantisedVectors", "Score", "VectorTable"]
 
 _WORTH_SAVING = 4096
 """Entries that must be new, at least, before the file is written again."""
+
+Score = Callable[[npt.NDArray[np.float32], "Rows | slice"], npt.NDArray[np.floating]]
+"""Turns the cosines of the given rows into scores; a score grows with its cosine."""
 
 _Floats = npt.NDArray[np.float32]
 _Mask = npt.NDArray[np.bool_]
@@ -49,29 +54,33 @@ class Cosines:
         """Settle what decides which rows of `where` reach `floor`: afterwards it is those whose `low` does."""
         self.settle(np.flatnonzero(where & (self.low < floor) & (self.high >= floor)))
 
-    def settle_best(
-        self, k: int, where: _Mask, score: Callable[[_Floats], npt.NDArray[np.floating]] = lambda cosines: cosines
-    ) -> npt.NDArray[np.floating]:
-        """Settle what can be among the first `k` rows of `where` by `score`, and return the scores of all rows.
+    def best(self, k: int, where: _Mask, score: Score | None = None) -> tuple[Rows, npt.NDArray[np.floating]]:
+        """The first `k` rows of `where` by `score`, best first, and their scores; by the cosine itself for None.
 
-        `score` turns an array of cosines into scores, and must grow with each cosine. Of rows that can't be among the
-        first k the score returned is a lower bound.
+        Equal scores come in the order of `top_rows`. Only what may be among the first k is settled.
         """
-        if self._measure is None:
-            return score(self.low)
-        low = score(self.low)
-        candidates = low[where]
-        if k < len(candidates):
-            least = np.partition(candidates, len(candidates) - k)[len(candidates) - k]
-            where = where & (score(self.high) >= least)
-        self.settle(np.flatnonzero(where))
-        return score(self.low)
+        every = slice(None)
+        if self._measure is not None and k > 0:
+            low = self.low if score is None else score(self.low, every)
+            least = _nth_best(low[where], k)
+            if least is not None:
+                where = where & ((self.high if score is None else score(self.high, every)) >= least)
+            rows = np.flatnonzero(where)
+            self.settle(rows)
+            values = self.low[rows] if score is None else score(self.low[rows], rows)
+            chosen = np.lexsort((rows, -values))[:k]
+            return rows[chosen], values[chosen]
+        values = self.low if score is None else score(self.low, every)
+        rows = top_rows(values, where, k)
+        return rows, values[rows]
 
     def span(self, where: _Mask) -> tuple[float, float]:
         """The least and the greatest cosine of the rows of `where`, which has at least one."""
-        self.settle_best(1, where)
-        self.settle(np.flatnonzero(where & (self.low <= self.high[where].min())))
-        return float(self.low[where].min()), float(self.low[where].max())
+        if self._measure is not None:
+            self.settle(np.flatnonzero(where & (self.high >= self.low[where].max())))
+            self.settle(np.flatnonzero(where & (self.low <= self.high[where].min())))
+        held = self.low[where]
+        return float(held.min()), float(held.max())
 
 
 class VectorTable:
@@ -102,14 +111,14 @@ class FloatVectors(VectorTable):
     def __init__(self, dim: int) -> None:
         self._matrix: Vectors = np.empty((0, dim), np.float32)
         self._owners: npt.NDArray[np.intp] = np.empty(0, np.intp)
-        # What readers see: filled rows, their owners, and whether no owner has several. Replaced as a whole.
-        self._held = (self._matrix, self._owners, True)
+        # What readers see: filled rows, their owners, and how these stand to one another. Replaced as a whole.
+        self._held = (self._matrix, self._owners, _Layout.DENSE)
 
     def __len__(self) -> int:
         return len(self._held[1])
 
     def append(self, vectors: Vectors, owners: Rows) -> None:
-        held, single = self._held[1], self._held[2]
+        held, layout = self._held[1], self._held[2]
         first, size = len(held), len(held) + len(vectors)
         if size > len(self._matrix):
             capacity = max(64, size, first + first // 2)
@@ -119,14 +128,15 @@ class FloatVectors(VectorTable):
             self._owners = np.concatenate([self._owners[:first], np.empty(capacity - first, np.intp)])
         self._matrix[first:size] = vectors
         self._owners[first:size] = owners
-        single = single and _ascending(self._owners[max(first - 1, 0) : size])
-        self._held = (self._matrix[:size], self._owners[:size], single)
+        start = max(first - 1, 0)
+        layout = _layout(self._owners[start:size], layout, start)
+        self._held = (self._matrix[:size], self._owners[:size], layout)
 
     def cosines(self, query: _Floats, count: int) -> Cosines:
-        matrix, owners, single = self._held
+        matrix, owners, layout = self._held
         size = int(np.searchsorted(owners, count))
         best = np.full(count, -np.inf, np.float32)
-        _raise_to(best, owners[:size], matrix[:size] @ query, single)
+        _raise_to(best, owners[:size], matrix[:size] @ query, layout)
         return Cosines(best, best)
 
     def best_passage(self, query: _Floats, row: int) -> int:
@@ -160,11 +170,11 @@ class QuantisedVectors(VectorTable):
         self._prints = prints
         self._path = None if prints(np.empty(0, np.intp)) is None else path
         self._tail = np.empty(0, self._type)
-        empty = np.empty(0, self._type)
-        self._held: tuple[npt.NDArray[Any], npt.NDArray[Any], bool] = (empty, empty, True)
+        # What readers see: the entries of the file, those in memory, and how owners stand to entries.
+        self._held = (_Part(self._tail), _Part(self._tail), _Layout.DENSE)
 
     def __len__(self) -> int:
-        return len(self._held[0]) + len(self._held[1])
+        return len(self._held[0].entries) + len(self._held[1].entries)
 
     def load(self, count: int) -> int:
         """Take over what the file holds of the first `count` rows; returns the number of rows that need no `append`."""
@@ -179,35 +189,36 @@ class QuantisedVectors(VectorTable):
             size = _sound(entries["print"][:size] == self._prints(owners[:size]))
             if 0 < size < len(owners) and owners[size] == owners[size - 1]:
                 size = int(np.searchsorted(owners[:size], owners[size]))  # not some passages of a text only
-            self._held = (entries[:size], self._held[1], _ascending(owners[:size]))
+            self._held = (_Part(entries[:size]), self._held[1], _layout(owners[:size], _Layout.DENSE, 0))
             return int(owners[size - 1]) + 1 if size else 0
         return 0
 
     def append(self, vectors: Vectors, owners: Rows) -> None:
-        base, held, single = self._held
-        first, size = len(held), len(held) + len(vectors)
+        base, tail, layout = self._held
+        first, size = len(tail.entries), len(tail.entries) + len(vectors)
         if size > len(self._tail):
-            tail = np.empty(max(64, size, first + first // 2), self._type)
-            tail[:first] = held
-            self._tail = tail
+            grown = np.empty(max(64, size, first + first // 2), self._type)
+            grown[:first] = tail.entries
+            self._tail = grown
         self._tail[first:size] = quantise(vectors, owners, self._prints(owners))
-        last = held[-1:] if first else base[-1:]
-        single = single and _ascending(np.concatenate([last["owner"].astype(np.intp), owners]))
-        self._held = (base, self._tail[:size], single)
+        before = tail.owners if first else base.owners
+        joined = np.concatenate([before[-1:], owners]).astype(np.intp)
+        layout = _layout(joined, layout, len(self) - len(before[-1:]))
+        self._held = (base, _Part(self._tail[:size]), layout)
 
     def save(self) -> None:
         """Keep all entries in the file if so many are new that it is worth while. A folder that can't be written is
         no error: the entries stay in memory."""
-        base, tail, single = self._held
-        if self._path is None or len(tail) < max(_WORTH_SAVING, len(base) // 4):
+        base, tail, layout = self._held
+        if self._path is None or len(tail.entries) < max(_WORTH_SAVING, len(base.entries) // 4):
             return
         with contextlib.suppress(OSError):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with atomic.replacing(self._path, durable=False) as descriptor:
                 for part in (base, tail):
-                    atomic.write_all(descriptor, np.ascontiguousarray(part).view(np.uint8).data)
+                    atomic.write_all(descriptor, np.ascontiguousarray(part.entries).view(np.uint8).data)
             self._tail = np.empty(0, self._type)
-            self._held = (self._mapped(self._path), self._tail, single)
+            self._held = (_Part(self._mapped(self._path)), _Part(self._tail), layout)
 
     def _mapped(self, path: Path) -> npt.NDArray[Any]:
         # A file that was cut off may end in the middle of an entry.
@@ -216,13 +227,13 @@ class QuantisedVectors(VectorTable):
     def cosines(self, query: _Floats, count: int) -> Cosines:
         low = np.full(count, -np.inf, np.float32)
         high = low.copy()
-        base, tail, single = self._held
-        for entries in (base, tail):
-            size = int(np.searchsorted(entries["owner"], count))
+        base, tail, layout = self._held
+        for part in (base, tail):
+            size = int(np.searchsorted(part.owners, count))
             if size:
-                owners = entries["owner"][:size]
-                for bound, values in zip((low, high), quantised_bounds(entries[:size], query), strict=True):
-                    _raise_to(bound, owners, values, single)
+                bounds = quantised_bounds(part.entries["code"][:size], part.scales[:size], part.errors[:size], query)
+                _raise_to(low, part.owners[:size], bounds[0], layout)
+                _raise_to(high, part.owners[:size], bounds[1], layout)
 
         def measure(rows: Rows) -> _Floats:
             vectors, owners = self._fetch(rows)
@@ -243,13 +254,46 @@ def _sound(marks: _Mask) -> int:
     return len(marks) if marks.all() else int(np.argmin(marks))
 
 
-def _ascending(owners: npt.NDArray[np.intp]) -> bool:
-    return bool((np.diff(owners) > 0).all())
+class _Layout(enum.IntEnum):
+    """How the owners of vectors stand to their numbers."""
+
+    DENSE = 0  # vector n belongs to row n
+    SINGLE = 1  # no row has several
+    MANY = 2
 
 
-def _raise_to(best: _Floats, owners: npt.NDArray[Any], values: _Floats, single: bool) -> None:
-    """Raise `best` at `owners` to `values`; `single`: no owner occurs twice, here or before."""
-    if single:
-        best[owners] = values
+def _layout(owners: npt.NDArray[np.intp], before: _Layout, start: int) -> _Layout:
+    """The layout with `owners`, which are those from number `start` on; `before` is that of the ones before."""
+    if len(owners) and before is _Layout.DENSE and owners[0] == start and owners[-1] - start == len(owners) - 1:
+        dense = bool((np.diff(owners) == 1).all())
     else:
+        dense = not len(owners) and before is _Layout.DENSE
+    if dense:
+        return _Layout.DENSE
+    single = before is not _Layout.MANY and bool((np.diff(owners) > 0).all())
+    return _Layout.SINGLE if single else _Layout.MANY
+
+
+class _Part:
+    """Quantised vectors, with the numbers that every search needs as columns of their own."""
+
+    def __init__(self, entries: npt.NDArray[Any]) -> None:
+        self.entries = entries
+        self.owners = np.ascontiguousarray(entries["owner"])
+        self.scales = np.ascontiguousarray(entries["scale"])
+        self.errors = np.ascontiguousarray(entries["error"])
+
+
+def _nth_best(values: npt.NDArray[np.floating], k: int) -> float | None:
+    """The `k`-th greatest of `values`, None if there are no more than k."""
+    return None if k >= len(values) else float(np.partition(values, len(values) - k)[len(values) - k])
+
+
+def _raise_to(best: _Floats, owners: npt.NDArray[Any], values: _Floats, layout: _Layout) -> None:
+    """Raise `best` at `owners` to `values`."""
+    if layout is _Layout.MANY:
         np.maximum.at(best, owners, values)
+    elif layout is _Layout.DENSE and len(owners):
+        best[owners[0] : owners[0] + len(owners)] = values
+    else:
+        best[owners] = values

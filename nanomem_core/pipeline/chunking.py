@@ -61,7 +61,8 @@ def passages(text: str) -> list[str]:
     the 500 words, else at the last end of a sentence there, else after the 500th word; neighbours share at most 40
     words. No character but white space at the cuts and ends is lost. Takes time linear in the length.
     """
-    if count_words(text) <= MAX_WORDS:
+    # No word is shorter than a character, so most texts need no counting.
+    if len(text) <= MAX_WORDS or count_words(text) <= MAX_WORDS:
         return [text]
     atoms = list(_atoms(text))
     found = []

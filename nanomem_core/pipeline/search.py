@@ -9,6 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from ..columns import Rows
 from ..errors import InputError
 from ..frame import Frame
 from ..index.exact import top_rows
@@ -149,29 +150,29 @@ def _search_one(frame: Frame, request: SearchRequest) -> _Answer:
         assert bm25 is not None
         qualified = (bm25 > 0) & (bm25 >= floor)
     count = int(np.count_nonzero(qualified))
-    score = _scores(frame, request, cosine, bm25, qualified)
-    rows = top_rows(score, qualified, request.top_k)
+    rows, values = _best(frame, request, cosine, bm25, qualified)
     if cosine is not None:
         # Codes may promise a vector that turns out to be damaged.
-        rows = rows[score[rows] > -np.inf]
+        rows, values = rows[values > -np.inf], values[values > -np.inf]
     order = [(row, row) for row in rows.tolist()]
+    chains = frame.chains(rows.tolist())
     if request.by_chain:
         direction = resolve_direction(request.temporal_direction, request.question)
-        chains = frame.chains(rows.tolist())
         order = arrange(columns, rows, chains, frame.allowed, direction, request.top_k)
     shown = [row for row, _ in order]
     if cosine is not None:
         cosine.settle(np.array(shown, np.intp))
+    score = dict(zip(rows.tolist(), values.tolist(), strict=True))
     # A place keeps its score, so scores descend although a chain's leader may have won the place by its chain alone.
     fields = {
         row: {
-            "score": float(score[winner]),
+            "score": score[winner],
             "cosine": None if cosine is None else _finite(cosine.low[row]),
             "bm25": None if bm25 is None else float(bm25[row]),
         }
         for row, winner in order
     }
-    entries = frame.entries(shown, fields)
+    entries = frame.entries(shown, fields, chains)
     for row, entry in entries.items():
         parts = passages(entry["text"])
         best = vectors.best_passage(query, row) if cosine is not None and len(parts) > 1 else 0
@@ -184,23 +185,28 @@ def _finite(cosine: np.floating) -> float | None:
     return float(cosine) if np.isfinite(cosine) else None
 
 
-def _scores(
+def _best(
     frame: Frame,
     request: SearchRequest,
     cosine: Cosines | None,
     bm25: npt.NDArray[np.float32] | None,
     qualified: npt.NDArray[np.bool_],
-) -> npt.NDArray[np.floating]:
-    """What ranks each row: its BM25 score, its cosine, or one score of both and of the entity that is asked for."""
+) -> tuple[Rows, npt.NDArray[np.floating]]:
+    """The first rows by BM25, by cosine, or by one score of both and of the entity asked for; and their scores."""
     if cosine is None:
         assert bm25 is not None
-        return bm25
+        rows = top_rows(bm25, qualified, request.top_k)
+        return rows, bm25[rows]
     if bm25 is None or not qualified.any():
-        return cosine.settle_best(request.top_k, qualified)
-    span, best = cosine.span(qualified), float(bm25[qualified].max())
+        return cosine.best(request.top_k, qualified)
+    words, span, best = bm25, cosine.span(qualified), float(bm25[qualified].max())
     named = _named_chains(frame, request)
     chosen = np.isin(frame.columns.chain, named) if named else None
-    return cosine.settle_best(request.top_k, qualified, lambda cosines: fuse(cosines, bm25, span, best, chosen))
+
+    def score(cosines: npt.NDArray[np.float32], rows: Rows | slice) -> npt.NDArray[np.float64]:
+        return fuse(cosines, words[rows], span, best, None if chosen is None else chosen[rows])
+
+    return cosine.best(request.top_k, qualified, score)
 
 
 def _named_chains(frame: Frame, request: SearchRequest) -> list[int]:

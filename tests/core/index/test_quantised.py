@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -11,6 +13,10 @@ from nanomem_core.index.quantised import checksums, entry_type, quantise, quanti
 pytest.importorskip("numkong", reason="int8 products need the extra fast")
 
 Floats = npt.NDArray[np.float32]
+
+
+def bounds(entries: npt.NDArray[Any], query: Floats) -> tuple[Floats, Floats]:
+    return quantised_bounds(entries["code"], entries["scale"].copy(), entries["error"].copy(), query)
 
 
 def unit(rows: npt.NDArray[np.floating]) -> Floats:
@@ -38,7 +44,7 @@ def test_the_cosine_lies_between_the_bounds(kind: str, dim: int) -> None:
     rows = sample(kind, 500, dim)
     entries = quantise(rows, np.arange(500))
     for query in (rows[3], sample(kind, 1, dim, seed=1)[0], sample("isotropic", 1, dim, seed=2)[0]):
-        low, high = quantised_bounds(entries, query)
+        low, high = bounds(entries, query)
         for cosines in (rows @ query, rows.astype(np.float64) @ query.astype(np.float64)):
             assert (low <= cosines).all()
             assert (cosines <= high).all()
@@ -46,7 +52,7 @@ def test_the_cosine_lies_between_the_bounds(kind: str, dim: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_bounds_are_narrow_whatever_the_data(kind: str) -> None:
-    low, high = quantised_bounds(quantise(sample(kind, 500, 768), np.arange(500)), sample(kind, 1, 768, seed=1)[0])
+    low, high = bounds(quantise(sample(kind, 500, 768), np.arange(500)), sample(kind, 1, 768, seed=1)[0])
     assert float((high - low).max()) < 0.05
 
 
@@ -55,7 +61,7 @@ def test_the_bounds_hold_for_any_shape_of_vector(seed: int, dim: int, spread: fl
     rng = np.random.default_rng(seed)
     rows = unit(rng.standard_normal((20, dim)) * spread ** rng.integers(0, 4, dim) + 1e-12)
     query = unit(rng.standard_normal((1, dim)))[0]
-    low, high = quantised_bounds(quantise(rows, np.arange(20)), query)
+    low, high = bounds(quantise(rows, np.arange(20)), query)
     cosines = rows.astype(np.float64) @ query.astype(np.float64)
     assert (low <= cosines).all()
     assert (cosines <= high).all()

@@ -55,8 +55,9 @@ def brute_force(vectors: Floats, query: Floats, k: int) -> list[int]:
 
 def best(table: VectorTable, query: Floats, count: int, k: int) -> list[int]:
     where = np.ones(count, np.bool_)
-    scores = table.cosines(query, count).settle_best(k, where)
-    return top_rows(scores, where, k).tolist()
+    rows, cosines = table.cosines(query, count).best(k, where)
+    assert (np.diff(cosines) <= 0).all()
+    return rows.tolist()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -122,14 +123,16 @@ def test_a_score_that_grows_with_the_cosine_is_settled_like_the_cosine() -> None
     query = sample("isotropic", 1, 96, seed=1)[0]
     bonus = np.where(np.arange(3000) % 50 == 0, 0.3, 0.0)
     where = np.ones(3000, np.bool_)
-    scores = shelf.filled().cosines(query, 3000).settle_best(10, where, lambda cosines: 0.5 * cosines + bonus)
-    expected = top_rows(0.5 * scanned(shelf.vectors, query) + bonus, where, 10)
-    assert top_rows(scores, where, 10).tolist() == expected.tolist()
+    rows, scores = shelf.filled().cosines(query, 3000).best(10, where, lambda cosines, at: 0.5 * cosines + bonus[at])
+    every = 0.5 * scanned(shelf.vectors, query) + bonus
+    assert rows.tolist() == top_rows(every, where, 10).tolist()
+    assert scores.tolist() == every[rows].tolist()
 
 
 def test_cosines_that_are_known_need_no_settling() -> None:
     known = np.array([0.1, 0.2], np.float32)
-    assert Cosines(known, known).settle_best(1, np.ones(2, np.bool_)) is known
+    rows, cosines = Cosines(known, known).best(1, np.ones(2, np.bool_))
+    assert (rows.tolist(), cosines.tolist()) == ([1], known[1:].tolist())
 
 
 def test_codes_are_kept_in_a_file_and_taken_over(tmp_path: Path) -> None:
