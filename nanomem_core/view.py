@@ -152,10 +152,17 @@ class View:
                 self._vectors.save()
             return self._vectors
 
+    def prepare(self, columns: Columns) -> None:
+        """Make now, and keep in a file, what the first search would otherwise have to make."""
+        if self._wants_codes(columns):
+            self.vectors(columns)
+
+    def _wants_codes(self, columns: Columns) -> bool:
+        return len(columns) * self._dim() > _MOST_FLOATS and has_kernel() and self._embed is None
+
     def _outgrown(self, columns: Columns) -> bool:
         """True if float32 in memory is no longer the way to hold the vectors."""
-        large = len(columns) * self._dim() > _MOST_FLOATS and has_kernel() and self._embed is None
-        return large and isinstance(self._vectors, FloatVectors)
+        return self._wants_codes(columns) and isinstance(self._vectors, FloatVectors)
 
     def _begin_vectors(self, columns: Columns) -> None:
         self._vectors, self._vectors_upto, self._vectors_since = FloatVectors(self._dim()), 0, len(columns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,7 @@ import numpy as np
 
 from ..changes import Change, Delete, Put, Vectors
 from ..columns import Rows
-from ..errors import ClosedError, ConflictError, CorruptionError, InputError
+from ..errors import ClosedError, ConflictError, CorruptionError, InputError, NanomemError
 from ..filters import parse_filter
 from ..frame import Frame
 from ..index.sidecar import VectorSidecar
@@ -31,6 +32,9 @@ __all__ = ["ATTEMPTS", "MemoryBase"]
 
 ATTEMPTS = 3
 _EMBED_BATCH = 256
+
+_MANY = 4096
+"""Records that have to be new before closing prepares searches for them."""
 
 
 @dataclass(slots=True)
@@ -80,6 +84,7 @@ class MemoryBase:
         self._sidecar: VectorSidecar | None = None
         self._batch = threading.local()
         self._last_entity: dict[tuple[Scope, str], str] = {}
+        self._written: dict[Scope, int] = {}
         self._closed = False
 
     # Life.
@@ -87,9 +92,15 @@ class MemoryBase:
     def close(self) -> None:
         """Close the store, and the components that were built here. May be called more than once.
 
-        Everything acknowledged is durable already. Embedders and taggers that were given as instances stay open.
+        Everything acknowledged is durable already; what searches derive from many new records is prepared now, so that
+        the next one to open the store need not. Embedders and taggers that were given as instances stay open.
         """
         if not self._closed:
+            for scope, count in self._written.items():
+                if count >= _MANY:
+                    # Derived, so whatever hinders it is no reason to fail.
+                    with contextlib.suppress(NanomemError):
+                        self._view(scope).prepare(self.storage.columns(scope))
             self._closed = True
             self.storage.close()
             for component in self._built:
@@ -206,6 +217,8 @@ class MemoryBase:
             changes = self._with_vectors(changes, progress)
         commit = self.storage.commit(scope, changes, expect_head)
         if commit.records or commit.deleted:
+            if self.storage.keeps_vectors:
+                self._written[scope] = self._written.get(scope, 0) + len(commit.records)
             self.plugins.committed(commit)
 
     def _update(self, scope: Scope, compute: Callable[[Frame], Sequence[Change]], **options: Any) -> None:

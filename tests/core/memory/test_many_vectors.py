@@ -138,3 +138,13 @@ def test_what_is_written_while_codes_are_held_is_found(tmp_path: Path) -> None:
         stored /= np.linalg.norm(stored, axis=1, keepdims=True)
         best = int(np.argmax(stored @ query)) + 1
         assert memory.search("anything", mode="vector", top_k=1)[0].text == f"record {best}"
+
+
+def test_closing_prepares_the_first_answer_of_whoever_opens_next(tmp_path: Path, fetched: list[int]) -> None:
+    vectors = np.random.default_rng(8).normal(size=(COUNT, DIM)).astype(np.float32)
+    with opened(tmp_path) as memory:
+        memory.add_many({"text": f"record {n}", "vectors": vectors[n]} for n in range(COUNT))
+    fetched.clear()
+    with opened(tmp_path, read_only=True) as memory:
+        assert len(memory.search("anything", mode="vector")) == 3
+    assert sum(fetched) < 500
