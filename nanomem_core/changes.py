@@ -7,8 +7,9 @@ the plan durable, wholly or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +26,7 @@ __all__ = [
     "Put",
     "Reader",
     "Vectors",
+    "check_matrices",
     "check_vectors",
     "plan_commit",
 ]
@@ -130,7 +132,7 @@ def plan_commit(reader: Reader, scope: Scope, changes: Iterable[Change], expect_
     stored: dict[str, Record | None] = {}
     tips: dict[str, int] = {}
     for change in changes:
-        id = check_name(change.record.id if isinstance(change, Put) else change.id, "id")
+        id = check_record(change.record).id if isinstance(change, Put) else check_name(change.id, "id")
         if id not in stored:
             stored[id] = reader.get(id)
         before = stored[id]
@@ -141,7 +143,7 @@ def plan_commit(reader: Reader, scope: Scope, changes: Iterable[Change], expect_
         if isinstance(change, Delete):
             final[id] = None
         else:
-            final[id] = replace(change, record=_numbered(reader, check_record(change.record), before, tips))
+            final[id] = Put(_numbered(reader, change.record, before, tips), change.expect, change.vectors)
     puts = tuple(put for put in final.values() if put is not None)
     deletes = tuple(id for id, put in final.items() if put is None and stored[id] is not None)
     return Plan(scope, reader.head + 1, puts, deletes)
@@ -169,7 +171,7 @@ def _numbered(reader: Reader, record: Record, before: Record | None, tips: dict[
     version = record.version or 1 if before is None else before.version + 1
     chain = record.chain
     if chain is None:
-        return replace(record, version=version, revision=record.revision or 1)
+        return record.numbered(version, record.revision or 1)
     if chain not in tips:
         tips[chain] = reader.tip(chain)
     if before is not None and before.chain == chain:
@@ -177,7 +179,7 @@ def _numbered(reader: Reader, record: Record, before: Record | None, tips: dict[
     else:
         revision = record.revision or tips[chain] + 1
     tips[chain] = max(tips[chain], revision)
-    return replace(record, version=version, revision=revision)
+    return record.numbered(version, revision)
 
 
 def check_vectors(vectors: Any, dim: int, what: str = "vectors") -> Vectors:
@@ -195,11 +197,30 @@ def check_vectors(vectors: Any, dim: int, what: str = "vectors") -> Vectors:
         rows = rows[np.newaxis]
     if rows.ndim != 2 or rows.shape[0] == 0 or rows.shape[1] != dim:
         raise InputError(f"{what}: expected shape (m, {dim}) with m ≥ 1; found {np.shape(vectors)}")
-    if not np.isfinite(rows).all():
+    norms = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+    if not np.isfinite(norms).all():  # no sum of finite squares of float32 is too large for float64
         raise InputError(f"{what}: every number must be finite; found NaN or infinity")
-    norms = np.linalg.norm(rows.astype(np.float64), axis=1)
-    if (norms == 0).any():
+    if not norms.all():
         raise InputError(f"{what}: row {int(np.argmin(norms))} is a zero vector, which has no direction")
-    if np.allclose(norms, 1.0, rtol=0, atol=1e-6):
+    if (np.abs(norms - 1.0) <= 1e-6).all():
         return rows
     return np.ascontiguousarray(rows / norms[:, np.newaxis], dtype=np.float32)
+
+
+def check_matrices(given: Sequence[Any], dim: int, name: Callable[[int], str]) -> list[Vectors]:
+    """What `check_vectors` makes of each of `given`; `name` tells what number n is called.
+
+    Checking many at once takes a fraction of the time of checking each.
+
+    Raises:
+        InputError: as `check_vectors` does, naming the first that is at fault.
+    """
+    try:
+        matrices = [m if isinstance(m, np.ndarray) and m.ndim == 2 else np.atleast_2d(m) for m in given]
+        ends = list(itertools.accumulate(map(len, matrices)))
+        if all(map(len, matrices)):
+            rows = check_vectors(np.concatenate(matrices), dim)
+            return [rows[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    except (TypeError, ValueError):  # InputError is one; the first at fault is looked for below
+        pass
+    return [check_vectors(matrix, dim, name(number)) for number, matrix in enumerate(given)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -20,6 +19,8 @@ _SECRET = re.compile(
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``; did you mean 'x'?`` for the known word that is nearest to `word`, an empty text if none is near."""
+    import difflib  # for messages only, and the start of a program waits for each import
+
     near = difflib.get_close_matches(word, list(known), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass
-from statistics import mean, median
 from typing import Any
 
 import numpy as np
@@ -82,6 +81,8 @@ def volatility_rows(
 
 
 def _volatility(columns: Columns, chain: ChainView, now: float) -> dict[str, Any]:
+    from statistics import mean, median  # with fractions and decimals, which most programs never need
+
     key = columns.chains[chain.code]
     entity, user, project = split_chain(key)
     times = columns.valid_from[chain.rows]
@@ -112,6 +113,8 @@ def staleness_rows(
     intervals. `p_superseded` is 1 - exp(-rate * age), given only if `assume_memoryless`: it is right just for facts
     that change at a constant rate, which few do.
     """
+    from statistics import mean
+
     pooled: dict[str | None, list[float]] = defaultdict(list)
     for row in volatility:
         pooled[row["entity"]] += row["intervals"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -70,7 +71,7 @@ def check_name(name: object, what: str) -> str:
     if "\0" in name:
         raise InputError(f"{what}: a name can't hold a NUL character; found {name!r}")
     try:
-        length = len(name.encode("utf-8"))
+        length = len(name) if name.isascii() else len(name.encode("utf-8"))
     except UnicodeEncodeError:
         raise InputError(f"{what}: {name!r} holds an unpaired surrogate, which is no text") from None
     if length > MAX_NAME:
@@ -124,6 +125,16 @@ class Record:
         parts = ("" if user is None else str(user), "" if project is None else str(project))
         return _SEPARATOR.join((self.entity, *parts))
 
+    def numbered(self, version: int, revision: int) -> Record:
+        """This record with these numbers."""
+        if (self.version, self.revision) == (version, revision):
+            return self
+        # Every record that is written comes through here, and `dataclasses.replace` takes twice as long.
+        return Record(
+            self.id, self.text, self.kind, self.entity, self.declared, revision, version, self.valid_from,
+            self.valid_to, self.recorded_at, self.closed_at, self.source, self.metadata,
+        )  # fmt: skip
+
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON types, in the order of the class; `from_dict` reads it back."""
         return {name: getattr(self, name) for name in _FIELDS} | {"metadata": dict(self.metadata)}
@@ -156,33 +167,31 @@ _ARGUMENT_FOR = {"source": "source=", "id": "id=", "valid_from": "timestamp=", "
 def check_record(record: Record) -> Record:
     """`record` if every field has its type and range, else InputError naming the field."""
     check_name(record.id, "id")
-    for name in ("text", "source"):
-        _check_text(getattr(record, name), name)
-    if not _is_utf8(record.text):
-        raise InputError(f"text: record {record.id!r} holds an unpaired surrogate; pass it through clean_text")
+    _check_text(record.text, "text")
+    _check_text(record.source, "source")
     if record.kind not in KINDS:
         raise InputError(f"kind: expected one of {', '.join(KINDS)}; found {record.kind!r}")
     if record.entity is not None and record.entity != normalize_entity(record.entity):
         raise InputError(f"entity: {record.entity!r} is not in normal form ({normalize_entity(record.entity)!r})")
-    for name in ("revision", "version"):
-        value = getattr(record, name)
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31:
-            raise InputError(f"{name}: expected a whole number from 0 to 2147483647; found {value!r}")
-    for name in ("valid_from", "recorded_at", "valid_to", "closed_at"):
-        value = getattr(record, name)
-        if value is None and name in ("valid_to", "closed_at"):
-            continue
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-            raise InputError(f"{name}: expected a finite number of unix seconds; found {value!r}")
+    for name, number in (("revision", record.revision), ("version", record.version)):
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**31:
+            raise InputError(f"{name}: expected a whole number from 0 to 2147483647; found {number!r}")
+    _check_seconds(record.valid_from, "valid_from")
+    _check_seconds(record.recorded_at, "recorded_at")
+    if record.valid_to is not None:
+        _check_seconds(record.valid_to, "valid_to")
+    if record.closed_at is not None:
+        _check_seconds(record.closed_at, "closed_at")
     if not isinstance(record.declared, bool):
         raise InputError(f"declared: expected True or False; found {record.declared!r}")
     if not isinstance(record.metadata, Mapping):
         raise InputError(f"metadata: expected a mapping; found {type(record.metadata).__name__}")
-    if record.metadata:
+    if record.metadata and not _is_flat(record.metadata):
         try:
             json.dumps(dict(record.metadata), ensure_ascii=False, allow_nan=False).encode("utf-8")
         except (TypeError, ValueError, RecursionError) as error:
             raise InputError(f"metadata: expected JSON values (`clean_metadata` makes them); {error}") from None
+    if record.metadata:
         for key in ("user_id", "project"):
             if _SEPARATOR in str(record.metadata.get(key)):
                 raise InputError(f"metadata: {key} can't hold the control character U+001F, which parts chain keys")
@@ -197,6 +206,28 @@ def _check_text(text: object, what: str) -> None:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
             raise InputError(f"{what}: an unpaired surrogate at character {error.start}, which is no text") from None
+
+
+def _check_seconds(value: object, what: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise InputError(f"{what}: expected a finite number of unix seconds; found {value!r}")
+
+
+def _is_flat(metadata: Mapping[str, Any]) -> bool:
+    """True if all is plainly JSON: most metadata is, and then need not be written to see it."""
+    for key, value in metadata.items():
+        if not (isinstance(key, str) and key.isascii()):
+            return False
+        kind = type(value)
+        if not (
+            value is None
+            or kind is bool
+            or (kind is str and value.isascii())
+            or (kind is int and -(2**63) <= value < 2**63)
+            or (kind is float and math.isfinite(value))
+        ):
+            return False
+    return True
 
 
 def clean_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -229,10 +260,9 @@ def clean_text(text: str) -> str:
 
 def _is_utf8(text: str) -> bool:
     try:
-        text.encode()
+        return text.isascii() or bool(text.encode())
     except UnicodeEncodeError:
         return False
-    return True
 
 
 def _json_value(value: Any) -> Any:
@@ -265,6 +295,11 @@ def normalize_entity(name: str) -> str:
     """
     if not isinstance(name, str):
         raise InputError(f"entity: expected a text; found {type(name).__name__}")
+    return _normal_form(name)
+
+
+@functools.lru_cache(maxsize=1024)
+def _normal_form(name: str) -> str:
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     # \W also matches combining marks, which carry vowels in Devanagari, Thai and others: they belong to the word.
     letters = "".join("_" if _is_gap(char) else char for char in folded)

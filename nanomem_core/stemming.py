@@ -13,7 +13,7 @@ from importlib import import_module
 
 from .errors import ConfigError
 
-__all__ = ["Stemmer", "find_stemmer", "stem_english"]
+__all__ = ["Stemmer", "find_stemmer", "stem_english", "stemmer_id"]
 
 Stemmer = Callable[[str], str]
 """Takes a word in lower case and returns its stem. Safe to call from several threads."""
@@ -56,6 +56,15 @@ def find_stemmer(language: str) -> Stemmer:
         return stemmed or word
 
     return stem
+
+
+def stemmer_id(language: str) -> str:
+    """Names the stemmer of a language. Another release of Snowball may have other stems, so it has another name."""
+    if language in ("english", "none"):
+        return language
+    from importlib.metadata import version
+
+    return f"{language}-{version('snowballstemmer')}"
 
 
 _STEP_2 = {

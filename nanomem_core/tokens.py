@@ -22,12 +22,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Set
+from collections.abc import Set
 from itertools import pairwise
 
-from .stemming import find_stemmer
+from .stemming import find_stemmer, stemmer_id
 
-__all__ = ["MAX_TOKEN", "Tokenizer", "fold_text"]
+__all__ = ["MAX_TOKEN", "RULES", "Tokenizer", "fold_text"]
+
+RULES = 1
+"""Rises with every change of the rules: an index that was made by others can't be asked."""
 
 MAX_TOKEN = 64
 """Characters of a token; what follows is ignored."""
@@ -141,6 +144,10 @@ _JOINED = re.compile("['js]")
 _PART = re.compile("w[wm]*")
 _CHARACTER = re.compile("um*")
 
+# The same for ASCII texts, without kinds: words, and whether some are joined.
+_ASCII_WORD = re.compile(f"([a-z0-9]{{1,{MAX_TOKEN}}})[a-z0-9]*")
+_ASCII_JOINED = re.compile("[a-z0-9](?:['._@:/&-][a-z0-9]|[+#])")
+
 
 def fold_text(text: str) -> str:
     """The form in which texts are compared: rule 1 of the module. Folding a folded text changes nothing."""
@@ -150,7 +157,7 @@ def fold_text(text: str) -> str:
         folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
         folded = _STRAY_JOINER.sub("", unicodedata.normalize("NFD", folded).translate(_plain))
         folded = unicodedata.normalize("NFC", _ACCENTS.sub("", folded))
-    return _THOUSANDS.sub("", folded)
+    return _THOUSANDS.sub("", folded) if "," in folded else folded
 
 
 class Tokenizer:
@@ -168,42 +175,50 @@ class Tokenizer:
         self._skipped = frozenset(_GRAMMAR_WORDS.split() if language == "english" else ())
         self.language = language
 
+    @property
+    def id(self) -> str:
+        """Names the rules and the language: texts that were cut by one are asked by the same."""
+        return f"{RULES}-{stemmer_id(self.language)}"
+
     def index_tokens(self, text: str) -> list[str]:
         """The tokens of a text that is to be found, in order, repeated as often as they occur."""
-        return list(self._tokens(text, singles=True))
+        return self._tokens(text, singles=True)
 
     def query_tokens(self, text: str) -> list[str]:
         """The distinct tokens of a question, in order; a text matches it where it has one of them."""
         tokens = dict.fromkeys(self._tokens(text, singles=False, skip=self._skipped))
         return list(tokens or dict.fromkeys(self._tokens(text, singles=False)))
 
-    def _tokens(self, text: str, singles: bool, skip: Set[str] = frozenset()) -> Iterator[str]:
+    def _tokens(self, text: str, singles: bool, skip: Set[str] = frozenset()) -> list[str]:
         folded = fold_text(text)
+        stem = self._stem
+        if folded.isascii() and not _ASCII_JOINED.search(folded):
+            # What most texts are, by two scans.
+            return [stem(word) for word in _ASCII_WORD.findall(folded) if word not in skip]
+        tokens: list[str] = []
         kinds = folded.translate(_kinds)
         for run in _RUN.finditer(kinds):
             start, end = run.span()
             kind = kinds[start]
             if kind == "w":
-                yield from self._word_tokens(folded, kinds, start, end, skip)
+                whole = folded[start : min(end, start + MAX_TOKEN)]
+                if not _JOINED.search(kinds, start, end):
+                    if whole not in skip:
+                        tokens.append(stem(whole))
+                    continue
+                parts = [] if folded.endswith("n't", start, end) else self._parts(folded, kinds, start, end)
+                tokens += [stem(part) for part in parts if part not in skip]
+                if len(parts) != 1 or kinds[end - 1] == "s":
+                    tokens.append(whole)
             elif kind == "u":
                 spans = (found.span() for found in _CHARACTER.finditer(kinds, start, end))
                 characters = [folded[first : min(last, first + MAX_TOKEN // 2)] for first, last in spans]
                 if singles or len(characters) == 1:
-                    yield from characters
-                yield from (first + second for first, second in pairwise(characters))
+                    tokens += characters
+                tokens += [first + second for first, second in pairwise(characters)]
             else:
-                yield folded[start : min(end, start + MAX_TOKEN)]
-
-    def _word_tokens(self, folded: str, kinds: str, start: int, end: int, skip: Set[str]) -> Iterator[str]:
-        whole = folded[start : min(end, start + MAX_TOKEN)]
-        if not _JOINED.search(kinds, start, end):
-            if whole not in skip:
-                yield self._stem(whole)
-            return
-        parts = [] if folded.endswith("n't", start, end) else self._parts(folded, kinds, start, end)
-        yield from (self._stem(part) for part in parts if part not in skip)
-        if len(parts) != 1 or kinds[end - 1] == "s":
-            yield whole
+                tokens.append(folded[start : min(end, start + MAX_TOKEN)])
+        return tokens
 
     def _parts(self, folded: str, kinds: str, start: int, end: int) -> list[str]:
         parts = []

@@ -7,10 +7,12 @@ them anew.
 
 from __future__ import annotations
 
+import hashlib
 import operator
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +80,8 @@ class View:
         embed: the vectors of records that the store does not keep, one matrix (m, dim) a record; None for a store
             that keeps them.
         fetch: the newest version of a record, None where there is none.
-        codes: where codes of the vectors may be kept, None for nowhere; they are only written if `keep`.
+        codes, words: where codes of the vectors, and the index of words, may be kept, None for nowhere; they are only
+            written if `keep`.
     """
 
     def __init__(
@@ -88,6 +91,7 @@ class View:
         embed: Callable[[list[Record]], list[Vectors]] | None,
         fetch: Callable[[str], Record | None],
         codes: Path | None = None,
+        words: Path | None = None,
         keep: bool = True,
     ) -> None:
         self._dim = dim
@@ -95,6 +99,7 @@ class View:
         self._tokenizer = tokenizer
         self._embed = embed
         self._codes = codes
+        self._words = words
         self._keep = keep
         self._lock = threading.RLock()
         self._source: ColumnSource | None = None
@@ -178,9 +183,10 @@ class View:
         """
         with self._lock:
             self._follow(columns)
+            stamp = partial(_stamp, columns)
             if _must_begin(columns, self._lexical_upto, self._lexical_since):
-                self._lexical, self._lexical_upto = LexicalIndex(self._tokenizer), 0
-                self._lexical_since = len(columns)
+                self._lexical, self._lexical_since = LexicalIndex(self._tokenizer), len(columns)
+                self._lexical_upto = 0 if self._words is None else self._lexical.load(self._words, stamp)
             for stop, rows in _runs(columns, self._lexical_upto):
                 # Rows that are not read keep their numbers, with no text.
                 texts = [""] * (stop - self._lexical_upto)
@@ -188,6 +194,8 @@ class View:
                     texts[row - self._lexical_upto] = _searchable(record)
                 self._lexical.add(self._lexical_upto, texts)
                 self._lexical_upto = stop
+            if self._words is not None and self._keep:
+                self._lexical.save(self._words, stamp)
             inside = np.zeros(self._lexical_upto, np.bool_)
             inside[: len(where)] = where
             scores: npt.NDArray[np.float32] = self._lexical.scores(question, inside)[: len(where)]
@@ -255,6 +263,17 @@ def _runs(columns: Columns, first: int) -> Iterator[tuple[int, Rows]]:
         stop = min(start + _BATCH, len(columns))
         rows = np.arange(start, stop)
         yield stop, rows[columns.live[start:stop]] if first == 0 else rows
+
+
+def _stamp(columns: Columns, count: int) -> bytes | None:
+    """16 bytes that tell what the first `count` rows are; None if there aren't so many, or nothing to tell them by."""
+    prints = columns.source.fingerprints(np.arange(min(count, len(columns))))
+    if prints is None or count > len(columns):
+        return None
+    digest = hashlib.blake2b(digest_size=16)
+    for values in (prints, columns.kind, columns.chain, columns.revision, columns.valid_from, columns.recorded_at):
+        digest.update(np.ascontiguousarray(values[:count]).data)
+    return digest.digest()
 
 
 def _searchable(record: Record) -> str:

@@ -71,7 +71,7 @@ def watch(event, args):
         seen.append(f"{event} {args}")
 
 # What these do when they are imported is not ours.
-import click, filelock, httpx, numpy, pluggy, pydantic, rich, stevedore, yaml
+import click, httpx, numpy, pluggy, pydantic, rich, stevedore, yaml
 
 environment = dict(os.environ)
 cwd, path = os.getcwd(), list(sys.path)

@@ -130,7 +130,7 @@ def _installed_command(name: str) -> click.Command | None:
     except (Exception, SystemExit) as error:
         raise Failure(f"{title}: {one_line(error)}") from error
     if not isinstance(command, click.Command):
-        raise Failure(f"{title}: expected a click command at {found[0].entry_point.value}; found {command!r}")
+        raise Failure(f"{title}: expected a click command at {found[0].value}; found {command!r}")
     return command
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,8 +18,10 @@ from .common import Session, stderr_console, warn
 
 __all__ = ["StoragePlace", "Use", "opened", "opened_storage", "progress_bar", "stdout_kept_clean", "storage_place"]
 
-Use = Literal["read", "change", "create"]
-"""What for: only ``create`` may make a store that is not there; ``read`` opens it read-only where the store can."""
+Use = Literal["read", "ask", "change", "create"]
+"""What for: only ``create`` may make a store that is not there; ``read`` opens it read-only where the store can. So
+does ``ask`` where the files may not be written; elsewhere it keeps for the next question what took long to compute.
+"""
 
 
 @contextlib.contextmanager
@@ -79,8 +82,12 @@ def _storage_spec(session: Session, use: Use) -> dict[str, Any]:
             f"there is no memory at {place.path}; `nanomem init` or `nanomem add` makes one, --vault names another",
             id=str(place.path),
         )
-    read_only = {"read_only": True} if use == "read" and place.can_be_read_only else {}
-    return {**session.settings.storage, **read_only}
+    read_only = place.can_be_read_only and (use == "read" or (use == "ask" and not _writable(place.path)))
+    return {**session.settings.storage, **({"read_only": True} if read_only else {})}
+
+
+def _writable(path: Path | None) -> bool:
+    return path is not None and os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
 
 
 @contextlib.contextmanager

@@ -53,7 +53,7 @@ def search(session: Session, as_json: bool, query: str, kind: str, ids: bool, **
 
     A value that was replaced or has ended is marked SUPERSEDED or ENDED.
     """
-    with opened(session, "read") as memory:
+    with opened(session, "ask") as memory:
         found = memory.search(query, kind=None if kind == "all" else kind, **options)
     _print_hits(found, as_json, ids)
 
@@ -110,7 +110,7 @@ def history(session: Session, as_json: bool, most: int | None, ids: bool, **opti
     """
     if sum(options[name] is not None for name in ("query", "id", "entity")) != 1:
         raise click.UsageError("give one of QUERY, --id and --entity")
-    with opened(session, "read") as memory:
+    with opened(session, "ask" if options["query"] else "read") as memory:
         values = memory.history(**options)
     shown = values if most is None else values[-most:]
     if as_json:
@@ -173,7 +173,7 @@ def as_of(
     """
     options["as_of"] = when
     if query is not None:
-        with opened(session, "read") as memory:
+        with opened(session, "ask") as memory:
             found = memory.search(query, top_k, mode=mode, min_score=min_score, **options)
         if not as_json:
             click.echo(f"As of {date(when)}:")

@@ -6,11 +6,12 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError
+
+if TYPE_CHECKING:
+    import yaml
 
 __all__ = ["CONFIG_VARIABLE", "PROJECT_FILE", "read_settings_file", "user_file"]
 
@@ -42,6 +43,8 @@ def read_settings_file(path: Path) -> dict[tuple[str, ...], tuple[Any, str]]:
     Raises:
         ConfigError: the file can't be read or is no YAML mapping with texts as keys; names the line.
     """
+    import yaml  # only where there is a file
+
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -64,6 +67,8 @@ def read_settings_file(path: Path) -> dict[tuple[str, ...], tuple[Any, str]]:
 def _values(
     loader: yaml.SafeLoader, node: yaml.Node, keys: tuple[str, ...], path: Path
 ) -> Iterator[tuple[tuple[str, ...], tuple[Any, str]]]:
+    import yaml
+
     place = _place(path, node.start_mark)
     if not (isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map"):
         value = loader.construct_object(node, deep=True)

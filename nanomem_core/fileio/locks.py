@@ -1,20 +1,50 @@
-"""A lock between threads and processes."""
+"""A lock between threads and processes.
+
+Why not the package filelock: see decision 0010.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from types import TracebackType
-
-import filelock
 
 from ..errors import LockTimeoutError, StorageError
 
 __all__ = ["Lock"]
 
-_POLL = 0.002
-"""Seconds between two attempts; the system has no call that waits for a file lock with a time-out."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.0001, 0.001
+"""Seconds between two attempts, which double; no system has a call that waits for a file lock with a time-out."""
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(descriptor: int) -> bool:
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except PermissionError:
+            return False
+        return True
+
+    def _unlock(descriptor: int) -> None:
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+
+else:
+    import fcntl
+
+    def _try_lock(descriptor: int) -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _unlock(descriptor: int) -> None:
+        # Closing would not do it while a forked child has the descriptor too.
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 class Lock:
@@ -30,9 +60,9 @@ class Lock:
     def __init__(self, path: str | os.PathLike[str], timeout: float = 30.0) -> None:
         self.path = os.fspath(path)
         self.timeout = timeout
-        # A filelock object that threads share is re-entrant across them, so the thread lock comes first.
+        # Threads wait for each other without polling.
         self._threads = threading.Lock()
-        self._processes = filelock.FileLock(self.path, mode=0o600, thread_local=False)
+        self._descriptor = -1
 
     def acquire(self, timeout: float | None = None) -> None:
         """Wait for the lock, at most `timeout` seconds (None: the lock's own time-out; 0: don't wait).
@@ -42,27 +72,40 @@ class Lock:
             StorageError: the lock file can't be used.
         """
         limit = self.timeout if timeout is None else timeout
-        start = time.monotonic()
+        deadline = time.monotonic() + limit
         if not self._threads.acquire(timeout=limit):
             raise self._timed_out(limit, "another thread of this process")
         try:
-            rest = max(0.0, limit - (time.monotonic() - start))
-            self._processes.acquire(timeout=rest, poll_interval=_POLL)
-        except filelock.Timeout:
+            # Opened each time: whoever inherits a descriptor in a fork would own the same lock.
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                self._wait(descriptor, deadline, limit)
+            except BaseException:
+                os.close(descriptor)
+                raise
+            self._descriptor = descriptor
+        except BaseException as error:
             self._threads.release()
-            raise self._timed_out(limit, "another process") from None
-        except (OSError, RuntimeError) as error:
-            self._threads.release()
-            raise StorageError(f"{self.path}: can't be used as a lock file: {error}") from error
-        except BaseException:
-            self._threads.release()
+            if isinstance(error, OSError) and not isinstance(error, StorageError):
+                raise StorageError(f"{self.path}: can't be used as a lock file: {error}") from error
             raise
+
+    def _wait(self, descriptor: int, deadline: float, limit: float) -> None:
+        pause = _FIRST_PAUSE
+        while not _try_lock(descriptor):
+            rest = deadline - time.monotonic()
+            if rest <= 0:
+                raise self._timed_out(limit, "another process")
+            time.sleep(min(pause, rest))
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
     def release(self) -> None:
         """Let the next one in."""
+        descriptor, self._descriptor = self._descriptor, -1
         try:
-            self._processes.release()
+            _unlock(descriptor)
         finally:
+            os.close(descriptor)
             self._threads.release()
 
     def __enter__(self) -> None:

@@ -3,18 +3,29 @@
 Postings lie in two parts: a main part sorted by term, and a tail in order of arrival, which every query reads whole and
 which is merged into the main part when it has grown to an eighth of it. So adding one text costs little, whatever is
 there already, and a query reads the postings of its terms and a short tail.
+
+An index may be kept in a file, so that a new process need not read every text. Layout, little-endian: magic
+``NMWORDS1``, u32 CRC-32 of what follows from byte 16 on, u32 zero, 16 bytes that tell of which texts it is, u64 rows,
+u64 terms, u64 postings; then for each term the BLAKE2b (8 bytes) of its UTF-8, i64 starts (one more than terms), u32
+lengths of rows, u32 rows and u16 counts of postings. No word stands in it as such.
 """
 
 from __future__ import annotations
 
+import contextlib
+import struct
 import threading
-from collections.abc import Sequence
+import zlib
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError
+from ..fileio import atomic
 from ..tokens import Tokenizer
 
 __all__ = ["LexicalIndex"]
@@ -32,12 +43,51 @@ _SMALLEST_TAIL = 4096
 _MOST_COUNTED = np.iinfo(np.uint16).max
 
 
+_MAGIC = b"NMWORDS1"
+_HEADER = struct.Struct("<8sI4x16sQQQ")
+_UNCHECKED = 16
+"""Bytes of the header up to the first that the checksum covers."""
+
+_WORTH_SAVING = 1024
+"""Rows that must be new, at least, before the file is written again."""
+
+
 class _Vocabulary(dict[str, int]):
-    """Numbers the terms in the order in which they are met."""
+    """Numbers the terms in the order in which they are met, behind those whose digests are `kept`, in their order."""
+
+    def __init__(self, kept: npt.NDArray[np.uint64]) -> None:
+        self._kept = kept
+        self._order = np.argsort(kept)
+        self._sorted = kept[self._order]
+        self.size = len(kept)
 
     def __missing__(self, term: str) -> int:
-        self[term] = number = len(self)
+        number = self._kept_number(term)
+        if number is None:
+            number, self.size = self.size, self.size + 1
+        self[term] = number
         return number
+
+    def find(self, term: str) -> int | None:
+        """The number of a term, None for one that was never met."""
+        return self[term] if term in self else self._kept_number(term)
+
+    def digests(self) -> npt.NDArray[np.uint64]:
+        """The digest of each term, by number."""
+        new = [_digest(term) for term, number in self.items() if number >= len(self._kept)]
+        return np.concatenate([self._kept, np.array(new, np.uint64)])
+
+    def _kept_number(self, term: str) -> int | None:
+        if not len(self._sorted):
+            return None
+        digest = _digest(term)
+        place = int(np.searchsorted(self._sorted, np.uint64(digest)))
+        found = place < len(self._sorted) and int(self._sorted[place]) == digest
+        return int(self._order[place]) if found else None
+
+
+def _digest(term: str) -> int:
+    return int.from_bytes(blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
 class LexicalIndex:
@@ -49,9 +99,10 @@ class LexicalIndex:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._lock = threading.Lock()
-        self._vocabulary = _Vocabulary()
+        self._vocabulary = _Vocabulary(np.empty(0, np.uint64))
         self._lengths = np.empty(0, np.uint32)  # tokens of each row, with room to grow
         self._size = 0
+        self._saved = 0  # rows that the file holds
         # The main part: the postings of term t are those from _starts[t] to _starts[t + 1], rows ascending.
         self._starts = np.zeros(1, np.int64)
         self._rows = np.empty(0, np.uint32)
@@ -90,6 +141,56 @@ class LexicalIndex:
             if self._tail_size > max(_SMALLEST_TAIL, len(self._rows) // 8):
                 self._merge()
 
+    def load(self, path: Path, stamp: Callable[[int], bytes | None]) -> int:
+        """Take over what the file holds, into an index that is empty; returns the rows that need no `add`.
+
+        `stamp` gives 16 bytes that tell of which texts the first so many rows are, None where there aren't so many. A
+        file of other texts, and one that is damaged or cut off, is passed over.
+        """
+        data = b""
+        with contextlib.suppress(OSError):
+            data = atomic.read(path) or b""
+        if len(data) < _HEADER.size:
+            return 0
+        magic, check, stamped, rows, terms, postings = _HEADER.unpack_from(data)
+        if magic != _MAGIC or zlib.crc32(memoryview(data)[_UNCHECKED:]) != check or stamp(rows) != stamped:
+            return 0
+        parts, start = [], _HEADER.size
+        for dtype, count in _parts(rows, terms, postings):
+            parts.append(np.frombuffer(data, dtype, count, start))
+            start += parts[-1].nbytes
+        with self._lock:
+            kept, self._starts, lengths, self._rows, self._counts = parts
+            self._lengths = lengths.copy()  # the one that is written to
+            self._vocabulary = _Vocabulary(kept)
+            self._size = self._saved = rows
+        return self._size
+
+    def save(self, path: Path, stamp: Callable[[int], bytes | None]) -> None:
+        """Keep the index in the file if so many rows are new that it is worth while; for `stamp` see `load`.
+
+        A folder that can't be written is no error.
+        """
+        if self._size - self._saved < max(_WORTH_SAVING, self._saved // 4):
+            return
+        with self._lock:
+            stamped = stamp(self._size)
+            if stamped is None:
+                return
+            self._merge()
+            self._saved = self._size  # also where it fails: the next attempt is due when it has grown again
+            digests = self._vocabulary.digests()
+            lengths = self._lengths[: self._size]
+            parts: list[npt.NDArray[Any]] = [digests, self._starts, lengths, self._rows, self._counts]
+        sizes = (len(lengths), len(digests), len(parts[-1]))
+        body = b"".join(
+            [stamped, struct.pack("<QQQ", *sizes)]
+            + [part.astype(dtype).tobytes() for part, (dtype, _) in zip(parts, _parts(*sizes), strict=True)]
+        )
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            atomic.write(path, struct.pack("<8sI4x", _MAGIC, zlib.crc32(body)) + body, durable=False)
+
     def scores(self, query: str, where: npt.NDArray[np.bool_]) -> npt.NDArray[np.float32]:
         """The score of each row of the mask `where`, shape (len(where),); 0 outside the mask and without a match.
 
@@ -110,7 +211,7 @@ class LexicalIndex:
                 raise InputError(
                     f"where: expected at most {self._size} rows, as many as were added; found {len(where)}"
                 )
-            terms = [self._vocabulary[token] for token in tokens if token in self._vocabulary]
+            terms = [term for token in tokens if (term := self._vocabulary.find(token)) is not None]
             rows, counts, owners = self._postings(terms)
             lengths = self._lengths[: len(where)]
         inside = rows < len(where)
@@ -141,7 +242,7 @@ class LexicalIndex:
         """Sort the tail into the main part."""
         terms = self._tail_terms[: self._tail_size]
         order = np.argsort(terms, kind="stable")
-        added = np.bincount(terms, minlength=len(self._vocabulary))
+        added = np.bincount(terms, minlength=self._vocabulary.size)
         present = np.zeros_like(added)
         present[: len(self._starts) - 1] = np.diff(self._starts)
         # A posting moves behind those of the terms before its own; within a term the tail's rows are the later ones.
@@ -152,6 +253,11 @@ class LexicalIndex:
         self._starts = np.concatenate(([0], np.cumsum(present + added)))
         self._tail_terms, self._tail_rows, self._tail_counts = terms[:0].copy(), self._rows[:0], self._counts[:0]
         self._tail_size = 0
+
+
+def _parts(rows: int, terms: int, postings: int) -> tuple[tuple[str, int], ...]:
+    """Type and length of each array of a file."""
+    return ("<u8", terms), ("<i8", terms + 1), ("<u4", rows), ("<u4", postings), ("<u2", postings)
 
 
 def _extended(array: npt.NDArray[Any], size: int, values: npt.NDArray[Any]) -> npt.NDArray[Any]:

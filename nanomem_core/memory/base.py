@@ -178,16 +178,18 @@ class MemoryBase:
                     self._tokenizer,
                     embed,
                     lambda id: self._stored(scope, id),
-                    self._codes_path(scope),
+                    self._kept_path("codes", scope, self.embedder.id),
+                    self._kept_path("words", scope, self._tokenizer.id),
                     not self.storage.read_only,
                 )
                 self._views[scope] = view
             return view
 
-    def _codes_path(self, scope: Scope) -> Path | None:
+    def _kept_path(self, what: str, scope: Scope, maker: str) -> Path | None:
+        """Where to keep what `maker` derived from a scope of a store that has the vectors, too."""
         folder = self.storage.derived() if self.storage.keeps_vectors else None
-        name = hashlib.blake2b(f"{scope.user}\0{scope.agent}\0{self.embedder.id}".encode(), digest_size=16).hexdigest()
-        return None if folder is None else folder / f"codes-{name}.bin"
+        name = hashlib.blake2b(f"{scope.user}\0{scope.agent}\0{maker}".encode(), digest_size=16).hexdigest()
+        return None if folder is None else folder / f"{what}-{name}.bin"
 
     def _stored(self, scope: Scope, id: str) -> Record | None:
         try:
@@ -208,11 +210,14 @@ class MemoryBase:
         if batch is not None:
             batch.setdefault(scope, _Pending()).add(changes, expect_head)
             return
-        texts = {c.record.id: c.record.text for c in changes if isinstance(c, Put)}
-        changes = [
-            replace(c, vectors=None) if isinstance(c, Put) and texts.get(c.record.id) != c.record.text else c
-            for c in self.plugins.before_commit(scope, list(changes))
-        ]
+        given = tuple(changes)
+        changes = self.plugins.before_commit(scope, given)
+        if changes is not given:
+            texts = {c.record.id: c.record.text for c in given if isinstance(c, Put)}
+            changes = [
+                replace(c, vectors=None) if isinstance(c, Put) and texts.get(c.record.id) != c.record.text else c
+                for c in changes
+            ]
         if self.storage.keeps_vectors:
             changes = self._with_vectors(changes, progress)
         commit = self.storage.commit(scope, changes, expect_head)
@@ -285,10 +290,12 @@ class MemoryBase:
             if self.storage.space != space:
                 self.storage.adopt(space)
 
-    def _with_vectors(self, changes: Sequence[Change], progress: Callable[[int, int], None] | None) -> list[Change]:
+    def _with_vectors(self, changes: Sequence[Change], progress: Callable[[int, int], None] | None) -> Sequence[Change]:
         missing = [c for c in changes if isinstance(c, Put) and c.vectors is None and c.record.text]
-        if any(isinstance(c, Put) and (c.vectors is not None or c.record.text) for c in changes):
+        if missing or any(isinstance(c, Put) and c.vectors is not None for c in changes):
             self._adopt()
+        if not missing:
+            return changes
         matrices = iter(self._embed([put.record for put in missing], progress))
         return [
             replace(c, vectors=next(matrices)) if isinstance(c, Put) and c.vectors is None and c.record.text else c

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,10 +12,11 @@ from ..changes import Change, Delete, Put
 from ..errors import InputError, NanomemError
 from ..interfaces import VectorSpace
 from ..pipeline.chunking import passages
-from ..pipeline.readers import Section, SourceFile, read_file
-from ..pipeline.walk import walk
 from ..records import Record, clean_metadata
 from .transfer import Parcel, Transfer
+
+if TYPE_CHECKING:
+    from ..pipeline.readers import Section, SourceFile
 
 __all__ = ["Ingesting", "SectionMetadata"]
 
@@ -50,6 +51,8 @@ class Ingesting(Transfer):
             NotFoundError: no such file.
             InputError: it is binary, or can't be read.
         """
+        from ..pipeline.readers import read_file  # with all formats, which a program that reads no files needn't load
+
         return self._ingest(
             read_file(path, lines=lines_per_chunk, overlap=overlap_lines), metadata, source, user, agent
         )[0]
@@ -72,6 +75,9 @@ class Ingesting(Transfer):
         reason. `progress` is told the files done, of how many, and the next one's path. For the other arguments see
         `nanomem_core.pipeline.walk.walk`.
         """
+        from ..pipeline.readers import read_file
+        from ..pipeline.walk import walk
+
         files = list(walk(directory, extensions, ignore_dirs, confine_root))
         report: dict[str, Any] = {"files_indexed": 0, "chunks_indexed": 0, "skipped_unchanged": 0, "failed": {}}
         for number, path in enumerate(files):

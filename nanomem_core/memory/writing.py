@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from ..changes import Put, check_vectors
+from ..changes import Put, Vectors, check_matrices
 from ..errors import InputError
 from ..records import Kind, Record, Scope, clean_metadata, clean_text, new_id, normalize_entity
 from ..times import TimeLike, parse_time
@@ -21,6 +21,7 @@ PERSONAL_SOURCES = frozenset(
 """Sources whose statements a tagger may put into a chain. Documents speak of other people's attributes."""
 
 _ITEM_KEYS = ("text", "metadata", "source", "timestamp", "revision", "id", "entity", "valid_to", "kind", "vectors")
+_KNOWN_KEYS = frozenset(_ITEM_KEYS)
 
 
 class Writing(Reading):
@@ -81,7 +82,8 @@ class Writing(Reading):
         scope = self._scope(user, agent)
         now = self._clock()
         previous: dict[str, str] = {}
-        puts: list[Put] = []
+        records: dict[int, Record] = {}
+        given: dict[int, Any] = {}
         ids: list[str] = []
         for number, item in enumerate(items):
             fields = _item_fields(item, number)
@@ -89,14 +91,26 @@ class Writing(Reading):
             record = self._make_record(scope, now, previous, **fields)
             ids.append("" if record is None else record.id)
             if record is not None:
+                records[number] = record
                 if vectors is not None:
-                    vectors = check_vectors(vectors, self.embedder.dim, f"item {number}: vectors")
-                puts.append(Put(record, expect=0, vectors=vectors))
-        if puts:
+                    given[number] = vectors
+        if records:
+            checked = self._checked(given)
+            puts = [Put(record, expect=0, vectors=checked.get(number)) for number, record in records.items()]
             self._commit(scope, puts, progress=progress)
             for user_id, entity in previous.items():
                 self._last_entity[scope, user_id] = entity
         return ids
+
+    def _checked(self, given: Mapping[int, Any]) -> dict[int, Vectors]:
+        """The vectors that some items bring, by the number of the item."""
+        if not given:
+            return {}
+        numbers = list(given)
+        matrices = check_matrices(
+            list(given.values()), self.embedder.dim, lambda place: f"item {numbers[place]}: vectors"
+        )
+        return dict(zip(numbers, matrices, strict=True))
 
     def _make_record(
         self,
@@ -275,7 +289,7 @@ def _item_fields(item: object, number: int) -> dict[str, Any]:
         return {"text": item}
     if not isinstance(item, Mapping) or "text" not in item:
         raise InputError(f"item {number}: expected a text, or a mapping with `text`; found {item!r:.80}")
-    for key in item:
-        if key not in _ITEM_KEYS:
-            raise InputError(f"item {number}: unknown key {key!r}; known are {', '.join(_ITEM_KEYS)}")
+    if not item.keys() <= _KNOWN_KEYS:
+        unknown = next(key for key in item if key not in _KNOWN_KEYS)
+        raise InputError(f"item {number}: unknown key {unknown!r}; known are {', '.join(_ITEM_KEYS)}")
     return dict(item)

@@ -211,6 +211,8 @@ def _best(
 
 def _named_chains(frame: Frame, request: SearchRequest) -> list[int]:
     """Codes of the chains of the first entity that the question may ask about and the scope knows."""
+    if not frame.columns.chains:
+        return []
     for intent in request.intents(request.question):
         codes = frame.view.chains_of_entity(frame.columns, intent, request.same_entity)
         if codes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from types import FunctionType, MethodType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import pluggy
@@ -85,7 +85,8 @@ def call(implementation: pluggy.HookImpl, **arguments: Any) -> Any:
 
 def _is_function(plugin: object, name: str) -> bool:
     # Looked up without getattr(), which would run a property.
-    return isinstance(inspect.getattr_static(plugin, name, None), (FunctionType, MethodType, staticmethod, classmethod))
+    found = vars(plugin).get(name) if isinstance(plugin, ModuleType) else inspect.getattr_static(plugin, name, None)
+    return isinstance(found, (FunctionType, MethodType, staticmethod, classmethod))
 
 
 def _verify_one(plugin: str, hook: str, function: Callable[..., Any], options: HookimplOpts) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
@@ -31,8 +30,6 @@ from .options import Options
 from .report import PluginStatus, State
 
 __all__ = ["PluginManager", "PluginSelection"]
-
-_logger = logging.getLogger("nanomem")
 
 
 class PluginSelection(Protocol):
@@ -369,7 +366,11 @@ class PluginManager:
             try:
                 call(implementation, **arguments)
             except (Exception, SystemExit) as error:
-                _logger.exception("plugin %r failed in %s: %s", implementation.plugin_name, hook, one_line(error))
+                import logging
+
+                logging.getLogger("nanomem").exception(
+                    "plugin %r failed in %s: %s", implementation.plugin_name, hook, one_line(error)
+                )
 
 
 def _instance(plugin: object) -> object:

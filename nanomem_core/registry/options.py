@@ -9,16 +9,23 @@ import types
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Union, get_args, get_origin
-
-from pydantic import ConfigDict, Field, SecretStr, ValidationError, create_model
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 from ..errors import ConfigError
 from ..hints import did_you_mean, first_problem, is_secret
 
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
 __all__ = ["Option", "Options"]
 
+# Importing pydantic takes longer than opening a memory, so it is imported only for what can't be done without it.
+
 _NO_DEFAULT = inspect.Parameter.empty
+
+_PLAIN = (str, int, float, bool, bytes, Path, types.NoneType, Any, ...)
+_PLAIN_GENERIC = (Union, types.UnionType, Literal, os.PathLike, dict, frozenset, list, set, tuple)
+"""What annotations may be made of to be known as checkable without asking pydantic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,8 @@ class Option:
     @property
     def secret(self) -> bool:
         """True if its value must not be shown: it is a ``SecretStr``, or its name says so."""
+        from pydantic import SecretStr
+
         return SecretStr in _parts(self.annotation) or is_secret(self.name)
 
     @property
@@ -85,9 +94,23 @@ class Options:
                 listed = ", ".join(sorted(known)) or "none"
                 hint = did_you_mean(name, known)
                 raise ConfigError(f"{component} has no option {name!r}{hint} (its options: {listed})", key=name)
-        plain = {
-            name: value.get_secret_value() if isinstance(value, SecretStr) else value for name, value in options.items()
+        # A SecretStr of pydantic, which need not be imported to be recognised.
+        checked = {
+            name: value.get_secret_value() if hasattr(value, "get_secret_value") else value
+            for name, value in options.items()
         }
+        if not all(
+            _fits(checked[name], option) if name in checked else not option.required for name, option in known.items()
+        ):
+            checked.update(self._converted(checked, component))
+        if data_dir is not None:
+            checked.update(self._located(checked, data_dir))
+        return checked
+
+    def _converted(self, given: Mapping[str, Any], component: str) -> dict[str, Any]:
+        """The declared ones among the options that are `given`, checked and converted by pydantic."""
+        from pydantic import Field, ValidationError
+
         # Fields have names of their own, since an option may be called like an attribute of the model.
         fields: dict[str, Any] = {
             f"option_{number}": (
@@ -96,21 +119,16 @@ class Options:
             )
             for number, option in enumerate(self.declared)
         }
-        model = create_model("Options", __config__=_CONFIG, **fields)
         try:
-            result = model.model_validate(plain)
+            result = _model(**fields).model_validate(given)
         except ValidationError as error:
             where, problem = first_problem(error)
             raise ConfigError(f"{component}, option {where[0]!r}: {problem}", key=str(where[0])) from error
-        checked = {
+        return {
             option.name: getattr(result, f"option_{number}")
             for number, option in enumerate(self.declared)
             if f"option_{number}" in result.model_fields_set
         }
-        checked.update((name, value) for name, value in plain.items() if name not in known)
-        if data_dir is not None:
-            checked.update(self._located(checked, data_dir))
-        return checked
 
     def _located(self, checked: Mapping[str, Any], data_dir: Path) -> dict[str, Any]:
         values = {option.name: checked.get(option.name, option.default) for option in self.declared if option.is_path}
@@ -121,7 +139,19 @@ class Options:
         }
 
 
-_CONFIG = ConfigDict(arbitrary_types_allowed=True, extra="ignore", hide_input_in_errors=True)
+def _model(**fields: Any) -> type[BaseModel]:
+    from pydantic import ConfigDict, create_model
+
+    config = ConfigDict(arbitrary_types_allowed=True, extra="ignore", hide_input_in_errors=True)
+    return create_model("Options", __config__=config, **fields)
+
+
+def _fits(value: Any, option: Option) -> bool:
+    """True if `value` is known without pydantic to be what the annotation asks for."""
+    parts = _parts(option.annotation)
+    choices = [choice for part in parts if get_origin(part) is Literal for choice in get_args(part)]
+    fits = type(value) in parts or any(type(value) is type(choice) and value == choice for choice in choices)
+    return fits and _is_plain(option.annotation)
 
 
 def _parameters(cls: type) -> list[inspect.Parameter]:
@@ -142,11 +172,18 @@ def _annotation(annotation: Any, names: dict[str, Any]) -> Any:
     try:
         if isinstance(annotation, str):
             annotation = eval(annotation, names)
-        probe = create_model("Probe", __config__=_CONFIG, option=(annotation, ...))
+        checkable = _is_plain(annotation) or _model(option=(annotation, ...)).__pydantic_complete__
     except Exception:
         # A name that is imported for type checkers only, a protocol that can't be checked at run time, and the like.
         return Any
-    return annotation if probe.__pydantic_complete__ else Any
+    return annotation if checkable else Any
+
+
+def _is_plain(annotation: Any) -> bool:
+    origin = get_origin(annotation)
+    if origin is None:
+        return annotation in _PLAIN
+    return origin in _PLAIN_GENERIC and (origin is Literal or all(map(_is_plain, get_args(annotation))))
 
 
 def _parts(annotation: Any) -> list[Any]:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nanomem_core.changes import Delete, Plan, Put, check_vectors, plan_commit
+from nanomem_core.changes import Delete, Plan, Put, check_matrices, check_vectors, plan_commit
 from nanomem_core.errors import ConflictError, InputError
 from nanomem_core.records import Record, Scope
 
@@ -241,6 +241,34 @@ class TestCheckVectors:
     def test_anything_else_is_refused(self, rows, words):
         with pytest.raises(InputError, match=f"^embedder: .*{words}"):
             check_vectors(rows, 2, "embedder")
+
+
+class TestCheckMatrices:
+    def test_each_comes_out_as_it_would_alone(self):
+        given = [[3, 4], np.eye(2, dtype=np.float32), np.array([[0.0, -2.0]]), (1e-30, 0)]
+        found = check_matrices(given, 2, str)
+        assert [len(matrix) for matrix in found] == [1, 2, 1, 1]
+        for matrix, alone in zip(found, given, strict=True):
+            assert matrix.dtype == np.float32
+            assert matrix.flags.c_contiguous
+            assert np.array_equal(matrix, check_vectors(alone, 2))
+
+    def test_none_at_all_are_no_error(self):
+        assert check_matrices([], 2, str) == []
+
+    @pytest.mark.parametrize(
+        "bad", [[], [[]], [1, 2, 3], [[[1, 2]]], 5, [[1, 2], [3]], ["a", "b"], [0, 0], [1, np.nan]]
+    )
+    def test_the_first_that_is_at_fault_is_named(self, bad):
+        with pytest.raises(InputError) as alone:
+            check_vectors(bad, 2, "number 1")
+        with pytest.raises(InputError) as among_others:
+            check_matrices([[1, 0], bad, [0, 1], "worse"], 2, lambda number: f"number {number}")
+        assert str(among_others.value) == str(alone.value)
+
+    def test_rows_of_another_width_are_not_taken_for_more_rows(self):
+        with pytest.raises(InputError, match=r"^0: expected shape \(m, 2\)"):
+            check_matrices([np.ones((1, 4)), np.ones((1, 4))], 2, str)
 
 
 def test_a_plan_without_changes_is_empty():

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import unicodedata
+from importlib.metadata import version
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from nanomem_core import tokens
 from nanomem_core.errors import ConfigError
 from nanomem_core.stemming import find_stemmer
 from nanomem_core.tokens import MAX_TOKEN, Tokenizer, fold_text
@@ -235,3 +238,25 @@ def test_an_unknown_language_is_refused_with_those_there_are() -> None:
     pytest.importorskip("snowballstemmer")
     with pytest.raises(ConfigError, match=r"expected 'none' or one of arabic, .*; found 'klingon'"):
         Tokenizer("klingon")
+
+
+@given(st.text(st.sampled_from("aBz09'._@:/&-+#,!\n \x00\x1f\x7f"), max_size=90))
+@example("x" * 100 + "+y")
+@example("don't stop, 1,000 C++ GPT-4o.")
+def test_a_text_in_ascii_gives_the_tokens_that_the_rules_for_all_texts_give(text: str) -> None:
+    found = [(each.index_tokens(text), each.query_tokens(text)) for each in (PLAIN, ENGLISH)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokens, "_ASCII_JOINED", re.compile(""))  # every text is taken for one with joined words
+        assert found == [(each.index_tokens(text), each.query_tokens(text)) for each in (PLAIN, ENGLISH)]
+
+
+def test_a_tokenizer_with_a_snowball_stemmer_names_its_release() -> None:
+    pytest.importorskip("snowballstemmer")
+    assert Tokenizer("german").id.endswith(f"-german-{version('snowballstemmer')}")
+
+
+def test_tokenizers_of_other_rules_have_other_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = ENGLISH.id
+    assert PLAIN.id != before
+    monkeypatch.setattr(tokens, "RULES", tokens.RULES + 1)
+    assert ENGLISH.id != before

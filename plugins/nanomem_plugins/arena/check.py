@@ -7,14 +7,14 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from nanomem_core.fileio import atomic
 from nanomem_core.interfaces import Damage
 from nanomem_core.records import Scope
 
 from .documents import document_id, id_hash
-from .format import BLOCK, HEADER, PUT, ROW, SPACE, BlockHeader, block_label, block_rows, decode_label, vector_stride
+from .entries import block_rows
+from .format import BLOCK, HEADER, ROW, SPACE, BlockHeader, block_label, decode_label, vector_size
 from .log import Gap, VaultFile, walk
 from .table import Table
 
@@ -91,7 +91,7 @@ def _inspect_parts(table: Table, header: BlockHeader, block: bytes, data: bytes,
         at = offset - header.offset
         if decode_label(block[at : at + header.label_length], header.label_crc) is None:
             yield Flaw(((offset, header.label_length),), "a label of a block is damaged; its copy is used", scope)
-    stride = vector_stride(header.dim, table.file.header.dtype)
+    size = vector_size(header.dim, table.file.header.dtype)
     doc_end = header.docs_offset
     for place, row, doc in block_rows(header, data):
         id = document_id(doc)
@@ -104,11 +104,11 @@ def _inspect_parts(table: Table, header: BlockHeader, block: bytes, data: bytes,
         if zlib.crc32(doc) != row.doc_crc:
             if id is not None and scope is not None and id_hash(scope, id) != row.id_hash:
                 id = None  # the damage is in the id
-            lost = row.type == PUT and _lost(table, row.id_hash, row.doc_offset)
+            lost = not row.deleted and _lost(table, row.id_hash, row.doc_offset)
             yield Flaw(
                 ((row.doc_offset, row.doc_length), (place, ROW)), "the text of a record is damaged", scope, id, lost
             )
-        at, length = row.vectors_offset - header.offset, row.vectors * stride
+        at, length = row.vectors_offset - header.offset, row.vectors * size
         if length and zlib.crc32(block[at : at + length]) != row.vectors_crc:
             lost = table.is_alive(row.id_hash, place)
             what = "the vectors of a record are damaged; its text is sound, and `nanomem reembed` makes new ones"
@@ -155,16 +155,20 @@ def keep_set_aside(path: str, keep: Callable[[Scope | None, str | None], bool]) 
         OSError: it can't be written.
     """
     lines = _lines(path)
-    kept = []
-    for line in lines:
-        entry: dict[str, Any] = json.loads(line)
-        scope = None if entry["scope"] is None else Scope(*entry["scope"])
-        if keep(scope, entry["id"]):
-            kept.append(line)
+    kept = [line for line in lines if keep(*_owner(line))]
     if not kept:
         atomic.remove(path)
     elif len(kept) < len(lines):
         atomic.write(path, b"\n".join(kept) + b"\n")
+
+
+def _owner(line: bytes) -> tuple[Scope | None, str | None]:
+    """Scope and id of what a line of the quarantine holds; None where it doesn't tell, or is no such line."""
+    try:
+        entry = json.loads(line)
+        return None if entry["scope"] is None else Scope(*entry["scope"]), entry["id"]
+    except (ValueError, KeyError, TypeError):
+        return None, None
 
 
 def _lines(path: str) -> list[bytes]:

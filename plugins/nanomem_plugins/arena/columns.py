@@ -16,7 +16,8 @@ from nanomem_core.errors import CorruptionError
 from nanomem_core.records import Record
 
 from .documents import decode_record, document_id
-from .format import ALIGN, ROW, Row, VectorDtype, vector_stride
+from .entries import Row
+from .format import ROW, VectorDtype, vector_size
 from .log import VaultFile
 from .rows import Numbers
 from .table import Table
@@ -101,7 +102,7 @@ class ScopeColumns(ColumnSource):
         file = self._table.file
         found = []
         for offset in self._offsets(rows):
-            row = Row.decode(file.read(offset, ROW))
+            row = Row.decode(file.read(offset, ROW), offset)
             found.append("" if row is None else document_id(file.read(row.doc_offset, row.doc_length)) or "")
         return found
 
@@ -127,12 +128,12 @@ class ScopeColumns(ColumnSource):
         if space is None:
             return np.empty((0, 0), np.float32), np.empty(0, np.intp)
         dtype = table.file.header.dtype
-        stride = vector_stride(space.dim, dtype)
-        counts = counts * self._sound(data, offsets, counts * stride, crcs)
+        size = vector_size(space.dim, dtype)
+        counts = counts * self._sound(data, offsets, counts * size, crcs)
         owners = np.repeat(rows, counts)
         ends = np.cumsum(counts)
         passages = np.arange(len(owners)) - np.repeat(ends - counts, counts)
-        return gather(data, np.repeat(offsets, counts) + passages * stride, space.dim, dtype), owners
+        return gather(data, np.repeat(offsets, counts) + passages * size, space.dim, dtype), owners
 
     def fingerprints(self, rows: Rows) -> npt.NDArray[np.uint32]:
         with self._guard:
@@ -165,10 +166,11 @@ def gather(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], dim: int
     if not len(offsets):
         return vectors
     # Every place where a vector may begin, as one array whose items overlap: fetching an item copies a vector.
-    places = np.ndarray((len(data) - size) // ALIGN + 1, np.dtype((np.void, size)), data, strides=(ALIGN,))
+    step = stored.itemsize
+    places = np.ndarray((len(data) - size) // step + 1, np.dtype((np.void, size)), data, strides=(step,))
     for start in range(0, len(offsets), _GATHER):
         part = vectors[start : start + _GATHER]
-        part[:] = places[offsets[start : start + _GATHER] // ALIGN].view(stored).reshape(-1, dim)
+        part[:] = places[offsets[start : start + _GATHER] // step].view(stored).reshape(-1, dim)
         if dtype == "float16":
             # Rounding to half precision moves the length away from 1.
             part /= np.sqrt(np.einsum("ij,ij->i", part, part))[:, np.newaxis]

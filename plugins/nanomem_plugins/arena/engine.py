@@ -19,7 +19,8 @@ from nanomem_core.interfaces import VectorSpace
 from nanomem_core.records import Scope
 
 from .check import Flaw, keep_set_aside, set_aside
-from .format import Entry, FileHeader, VectorDtype, encode_block
+from .entries import Entry, encode_block
+from .format import FileHeader, VectorDtype
 from .index import IndexDamagedError
 from .log import VaultFile
 from .rewrite import NewVectors, copy_alive
@@ -40,7 +41,7 @@ _TAIL = 256
 _SHARE_AT_REST = 256
 """One row in this many may be left when a handle is closed."""
 
-_SHARE_AT_WORK = 16
+_SHARE_AT_WORK = 4
 """The same while a handle writes: an index is written in time proportional to all rows."""
 
 
@@ -79,11 +80,14 @@ class Arena:
 
     # Reading.
 
-    def read(self, read: Callable[[Table], _T], empty: _T) -> _T:
-        """What `read` finds in the table of the file as it is now, or `empty` where there is no file."""
+    def read(self, read: Callable[[Table], _T], empty: _T, *, fresh: bool = True) -> _T:
+        """What `read` finds in the table of the file as it is now, or `empty` where there is no file.
+
+        Under the lock of all writers nobody else can have changed the file; there, `fresh` False saves looking.
+        """
         with self.mutex:
             try:
-                table = self._refresh()
+                table = self._refresh() if fresh else self._table
                 return empty if table is None else read(table)
             except IndexDamagedError:
                 table = self._reopen(index=False)
@@ -154,8 +158,9 @@ class Arena:
         """
         self._check_writable()
         directory = os.path.dirname(self.path)
-        with self._disk("its directory can't be created"):
-            os.makedirs(directory, mode=0o700, exist_ok=True)
+        if not os.path.isdir(directory):
+            with self._disk("its directory can't be created"):
+                os.makedirs(directory, mode=0o700, exist_ok=True)
         with self.lock:
             self._check_writable()
             table = self.read(self._own, None)
@@ -213,7 +218,8 @@ class Arena:
             )
             table.file.append(block, table.end)
             written = (table.file, table.end + len(block))
-            self.read(lambda table: self._save_index(table, _SHARE_AT_WORK), None)
+            self.read(lambda table: table.appended(block), None, fresh=False)
+            self.read(lambda table: self._save_index(table, _SHARE_AT_WORK), None, fresh=False)
         return written
 
     def _create(self) -> Table:

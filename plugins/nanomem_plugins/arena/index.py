@@ -101,12 +101,14 @@ class Index:
     def find(self, table: str, key: int) -> Iterator[int]:
         """The values that stand beside `key` in the sorted sections ``<table>_hash`` and ``<table>_value``."""
         keys = f"{table}_hash"
-        count = len(self._arrays[keys])
+        hashes = self._arrays[keys].data
+        count = len(hashes)
         if self._whole:
-            low = int(np.searchsorted(self._arrays[keys], np.uint64(key)))
+            # None of numpy's ways to look for one number is as fast.
+            low = bisect.bisect_left(hashes, key)
         else:
             low = bisect.bisect_left(range(count), key, key=lambda number: self.item(keys, number))
-        while low < count and self.item(keys, low) == key:
+        while low < count and hashes[low] == key:
             yield self.item(f"{table}_value", low)
             low += 1
 

@@ -19,7 +19,8 @@ import numpy.typing as npt
 from nanomem_core.errors import ClosedError, CorruptionError, FormatError, StorageError
 from nanomem_core.fileio import atomic
 
-from .format import ALIGN, BLOCK, FOOT, HEAD, HEADER, MAGIC, ROW, BlockHeader, FileHeader, Row, zero_sectors
+from .entries import Row
+from .format import ALIGN, BLOCK, FOOT, HEAD, HEADER, MAGIC, ROW, BlockHeader, FileHeader, zero_sectors
 
 __all__ = ["Gap", "VaultFile", "walk"]
 
@@ -131,7 +132,7 @@ class VaultFile:
         Raises:
             CorruptionError: it is damaged.
         """
-        row = Row.decode(self.read(offset, ROW))
+        row = Row.decode(self.read(offset, ROW), offset)
         if row is None:
             raise CorruptionError(self.path, offset, "the row of a record is damaged")
         return row

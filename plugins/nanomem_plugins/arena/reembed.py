@@ -13,7 +13,7 @@ import itertools
 import zlib
 from collections.abc import Callable
 
-from nanomem_core.changes import Vectors, check_vectors
+from nanomem_core.changes import Vectors, check_matrices
 from nanomem_core.columns import kind_code
 from nanomem_core.errors import CorruptionError, EmbedderError, FormatError, InputError
 from nanomem_core.interfaces import VectorSpace
@@ -21,7 +21,8 @@ from nanomem_core.records import Record, Scope
 
 from .documents import decode_record, encode_vectors
 from .engine import Arena
-from .format import COMMIT, SPACE, Entry, Row, VectorDtype, vector_stride
+from .entries import Entry, Row
+from .format import COMMIT, SPACE, VectorDtype, vector_size
 from .table import Table
 
 __all__ = ["reembed"]
@@ -122,12 +123,12 @@ def _done(side: Arena) -> dict[_Key, Row]:
 
     def rows(table: Table) -> dict[_Key, Row]:
         assert table.space is not None
-        stride = vector_stride(table.space.dim, table.file.header.dtype)
+        size = vector_size(table.space.dim, table.file.header.dtype)
         found = {}
         for offset in table.column("row_offset").tolist():
             with contextlib.suppress(CorruptionError):
                 row = table.file.row(offset)
-                vectors = table.file.read(row.vectors_offset, row.vectors * stride)
+                vectors = table.file.read(row.vectors_offset, row.vectors * size)
                 if zlib.crc32(vectors) == row.vectors_crc:
                     found[_key(row)] = row
         return found
@@ -163,26 +164,23 @@ def _encoded(table: Table, places: list[Place], space: VectorSpace, encode: Enco
     matrices = encode(records)
     if len(matrices) != len(records):
         raise EmbedderError(f"encode: expected {len(records)} matrices, one a record; found {len(matrices)}")
-    entries = []
-    for row, doc, record, matrix in zip(rows, docs, records, matrices, strict=True):
-        try:
-            vectors = check_vectors(matrix, space.dim, f"vectors of {record.id!r}")
-        except InputError as error:
-            raise EmbedderError(str(error)) from error
-        data = encode_vectors(vectors, table.file.header.dtype)
-        entries.append(Entry(row._replace(vectors=len(vectors)), doc, data))
-    return entries
+    try:
+        vectors = check_matrices(matrices, space.dim, lambda number: f"vectors of {records[number].id!r}")
+    except InputError as error:
+        raise EmbedderError(str(error)) from error
+    data = encode_vectors(vectors, table.file.header.dtype)
+    return [row.entry(doc, part, len(matrix)) for row, doc, part, matrix in zip(rows, docs, data, vectors, strict=True)]
 
 
 def _finish(arena: Arena, table: Table, space: VectorSpace, side: Arena) -> None:
     done = _done(side)
-    stride = vector_stride(space.dim, table.file.header.dtype)
+    size = vector_size(space.dim, table.file.header.dtype)
     file = side.read(lambda table: table.file, None)
 
     def new_vectors(row: Row) -> tuple[bytes, int] | None:
         found = done.get(_key(row))
         if found is not None and file is not None:
-            return file.read(found.vectors_offset, found.vectors * stride), found.vectors
+            return file.read(found.vectors_offset, found.vectors * size), found.vectors
         return None if table.space == space else (b"", 0)
 
     if done or table.space != space:

@@ -13,19 +13,8 @@ from nanomem_core.interfaces import VectorSpace
 from nanomem_core.records import Scope
 
 from .documents import document_id
-from .format import (
-    COMMIT,
-    DELETE,
-    HEADER,
-    SPACE,
-    Entry,
-    FileHeader,
-    Row,
-    block_label,
-    block_rows,
-    encode_block,
-    vector_stride,
-)
+from .entries import Entry, Row, block_rows, encode_block
+from .format import COMMIT, HEADER, SPACE, FileHeader, block_label, vector_size
 from .log import Gap, VaultFile, walk
 from .table import Table
 
@@ -92,18 +81,18 @@ def _batches(entries: Iterator[Entry]) -> Iterator[list[Entry]]:
     size = 0
     first = True
     for entry in entries:
-        if batch and (len(batch) == _BLOCK_ROWS or size + len(entry.doc) + len(entry.vectors) > _BLOCK_BYTES):
+        if batch and (len(batch) == _BLOCK_ROWS or size + len(entry.doc) + len(entry.data) > _BLOCK_BYTES):
             yield batch
             batch, size, first = [], 0, False
         batch.append(entry)
-        size += len(entry.doc) + len(entry.vectors)
+        size += len(entry.doc) + len(entry.data)
     if batch or first:
         yield batch
 
 
 def _alive_entries(table: Table, code: int, leave_out_damaged: bool, new_vectors: NewVectors | None) -> Iterator[Entry]:
     file = table.file
-    stride = 0 if table.space is None else vector_stride(table.space.dim, file.header.dtype)
+    size = 0 if table.space is None else vector_size(table.space.dim, file.header.dtype)
     for offset in table.take("row_offset", table.rows(code)).tolist():
         try:
             row = file.row(offset)
@@ -116,12 +105,12 @@ def _alive_entries(table: Table, code: int, leave_out_damaged: bool, new_vectors
         if given is not None:
             vectors, count = given
         else:
-            vectors, count = file.read(row.vectors_offset, row.vectors * stride), row.vectors
+            vectors, count = file.read(row.vectors_offset, row.vectors * size), row.vectors
             if zlib.crc32(vectors) != row.vectors_crc:
                 if not leave_out_damaged:
                     raise CorruptionError(file.path, row.vectors_offset, "the vectors of a record are damaged")
                 vectors, count = b"", 0
-        yield Entry(row._replace(vectors=count), doc, vectors)
+        yield row.entry(doc, vectors, count)
 
 
 def deleted_ids(file: VaultFile, end: int) -> Iterator[tuple[Scope, str]]:
@@ -134,5 +123,5 @@ def deleted_ids(file: VaultFile, end: int) -> Iterator[tuple[Scope, str]]:
         label = block_label(header, data)
         for _, row, doc in block_rows(header, data):
             id = document_id(doc)
-            if label is not None and id is not None and isinstance(row, Row) and row.type == DELETE:
+            if label is not None and id is not None and isinstance(row, Row) and row.deleted:
                 yield Scope(*label), id

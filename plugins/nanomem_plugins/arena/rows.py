@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,13 +52,18 @@ class Rows:
     def __len__(self) -> int:
         return self.base + self._count
 
-    def append(self, number: int, values: tuple[Any, ...]) -> None:
-        """Add a live row: its id hash, and a value for each column."""
-        if self._count == len(self._tail):
-            self._tail = np.concatenate((self._tail, np.zeros(len(self._tail), _TAIL)))
-        self._tail[self._count] = values
-        self._hashes.setdefault(number, []).append(len(self))
-        self._count += 1
+    def append(self, hashes: Sequence[int], values: Mapping[str, npt.ArrayLike]) -> None:
+        """Add live rows: their id hashes, and for each column but `live` one number for all of them, or one a row."""
+        first, last = self._count, self._count + len(hashes)
+        if last > len(self._tail):
+            self._tail = np.concatenate((self._tail, np.zeros(max(last, len(self._tail)), _TAIL)))
+        rows = self._tail[first:last]
+        rows["live"] = True
+        for name, numbers in values.items():
+            rows[name] = numbers
+        for row, number in enumerate(hashes, self.base + first):
+            self._hashes.setdefault(number, []).append(row)
+        self._count = last
 
     def kill(self, row: int) -> None:
         """Mark a row as deleted or replaced."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import ClassVar
 
-from nanomem_core.changes import Plan, Vectors, check_vectors
+from nanomem_core.changes import Plan, Put, Vectors, check_matrices
 from nanomem_core.columns import Columns, MemoryColumns, kind_code
 from nanomem_core.errors import EmbedderMismatchError, InputError, NotFoundError
 from nanomem_core.interfaces import Damage, Snapshot, Storage, VectorSpace
@@ -16,9 +16,9 @@ from nanomem_core.records import Record, Scope
 
 from .check import inspect
 from .columns import ScopeColumns, read_records
-from .documents import delete_entry, encode_vectors, put_entry
+from .documents import delete_entry, encode_vectors, id_hash, put_entry
 from .engine import Arena, Durability, Written
-from .format import COMMIT, FORMAT_VERSION, SPACE, Entry, VectorDtype
+from .format import COMMIT, FORMAT_VERSION, SPACE, VectorDtype
 from .reembed import reembed
 from .rewrite import deleted_ids
 from .table import Table
@@ -162,20 +162,9 @@ class ArenaStorage(Storage):
     @contextlib.contextmanager
     def transaction(self, scope: Scope) -> Iterator[ArenaTransaction]:
         with self._arena.writing():
-            transaction = ArenaTransaction(self, scope)
+            transaction = ArenaTransaction(self._arena, scope)
             yield transaction
         self._arena.sync(transaction.written)
-
-    def _apply(self, plan: Plan) -> Written:
-        def entries(table: Table | None) -> list[Entry]:
-            return [
-                *(_put(table, self._arena, plan.scope, put.record, put.vectors) for put in plan.puts),
-                *(delete_entry(plan.scope, id, _birth(table, plan.scope, id)) for id in plan.deletes),
-            ]
-
-        made = self._arena.read(entries, None)
-        label = (plan.scope.user, plan.scope.agent)
-        return self._arena.append(COMMIT, label, entries(None) if made is None else made, plan.head)
 
     def erase(self, scope: Scope) -> None:
         """See `Storage`. The file is written anew; bytes that no scope can be told of are lost with it."""
@@ -266,46 +255,66 @@ class ArenaStorage(Storage):
 class ArenaTransaction:
     """Sole write access to an arena, for one scope."""
 
-    def __init__(self, storage: ArenaStorage, scope: Scope) -> None:
-        self._storage = storage
+    def __init__(self, arena: Arena, scope: Scope) -> None:
+        self._arena = arena
         self._scope = scope
+        # Hash of each id that was looked for, and what names its record in the file: 0 for a new one.
+        self._known: dict[str, tuple[int, int]] = {}
         self.written: Written | None = None
 
     @property
     def head(self) -> int:
-        return self._storage.head(self._scope)
+        return self._arena.read(lambda table: table.head(self._scope), 0, fresh=False)
 
     def get(self, id: str) -> Record | None:
-        return self._storage.get(self._scope, id)
+        number = id_hash(self._scope, id)
+
+        def get(table: Table) -> tuple[int, Record | None]:
+            row = table.find_hashed(number, id)
+            return (0, None) if row is None else (table.birth(row), table.record(row))
+
+        nothing: tuple[int, Record | None] = 0, None
+        birth, record = self._arena.read(get, nothing, fresh=False)
+        self._known[id] = number, birth
+        return record
 
     def tip(self, chain: str) -> int:
-        return self._storage._arena.read(lambda table: table.tip(self._scope, chain), 0)
+        return self._arena.read(lambda table: table.tip(self._scope, chain), 0, fresh=False)
 
     def apply(self, plan: Plan) -> None:
         if plan.scope != self._scope:
             raise InputError(f"plan: expected one for the scope {self._scope}; found {plan.scope}")
-        self.written = self._storage._apply(plan)
+        with_vectors = [put for put in plan.puts if put.vectors is not None]
+        data = self._encoded(with_vectors)
+        entries = []
+        for put in plan.puts:
+            part, count = next(data) if put.vectors is not None else (b"", 0)
+            entries.append(put_entry(put.record, *self._identity(put.record.id), part, count))
+        entries += [delete_entry(id, *self._identity(id)) for id in plan.deletes]
+        self.written = self._arena.append(COMMIT, (plan.scope.user, plan.scope.agent), entries, plan.head)
+
+    def _encoded(self, puts: list[Put]) -> Iterator[tuple[memoryview, int]]:
+        """The vectors of each of `puts` as they are stored, and how many they are."""
+        if not puts:
+            return
+        table = self._arena.read(lambda table: table, None, fresh=False)
+        if table is None or table.space is None:
+            raise InputError(f"{self._arena.path}: expected adopt() before the first vectors; it was not called")
+        space, dtype = table.space, table.file.header.dtype
+        matrices = check_matrices(
+            [put.vectors for put in puts], space.dim, lambda number: f"vectors of {puts[number].record.id!r}"
+        )
+        yield from zip(encode_vectors(matrices, dtype), map(len, matrices), strict=True)
+
+    def _identity(self, id: str) -> tuple[int, int]:
+        if id not in self._known:
+            self.get(id)
+        return self._known[id]
 
 
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise InputError(f"{name}: expected {' or '.join(choices)}; found {value!r}")
-
-
-def _birth(table: Table | None, scope: Scope, id: str) -> int:
-    """What names the record in the file; 0 for a new one."""
-    row = None if table is None else table.find(scope, id)
-    return 0 if table is None or row is None else table.birth(row)
-
-
-def _put(table: Table | None, arena: Arena, scope: Scope, record: Record, vectors: Vectors | None) -> Entry:
-    birth = _birth(table, scope, record.id)
-    if vectors is None:
-        return put_entry(scope, record, birth, b"", 0)
-    if table is None or table.space is None:
-        raise InputError(f"{arena.path}: expected adopt() before the first vectors; it was not called")
-    rows = check_vectors(vectors, table.space.dim, f"vectors of {record.id!r}")
-    return put_entry(scope, record, birth, encode_vectors(rows, table.file.header.dtype), len(rows))
 
 
 def _still_wanted(table: Table, deleted: set[tuple[Scope, str]], scope: Scope | None, id: str | None) -> bool:

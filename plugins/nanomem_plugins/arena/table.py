@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -19,14 +20,21 @@ from nanomem_core.errors import CorruptionError
 from nanomem_core.interfaces import VectorSpace
 from nanomem_core.records import Record, Scope
 
-from .documents import decode_record, document_chain, document_id, id_hash
-from .format import BLOCK, DELETE, HEADER, SPACE, BlockHeader, Row, block_label, block_rows
+from .documents import decode_record, document_chain, document_ends, document_id, id_hash
+from .entries import DECLARED, DELETED, ENDED, KIND, block_rows, decode_rows
+from .format import BLOCK, HEADER, ROW, SPACE, BlockHeader, block_label
 from .index import Index, save
 from .log import Gap, VaultFile, walk
-from .rows import Numbers, Rows, sorted_table
-from .scopes import ChainNames, ScopeState, chain_name
+from .rows import Numbers, Rows
+from .scopes import ChainNames, Chains, ScopeState
 
 __all__ = ["Damaged", "Listener", "Table"]
+
+
+_LOOKED_AT = ("what", "version", "id_hash", "birth", "recorded_at", "to_doc", "doc_length", "doc_crc")
+"""Fields of a row that are looked at one by one; the others only become columns."""
+
+_NEVER = (math.inf, math.inf)
 
 
 class Damaged(NamedTuple):
@@ -71,17 +79,13 @@ class Table:
         self.listeners: dict[int, Listener] = {}
         self._rows = Rows()
         self._unreported: list[tuple[int, str]] = []
-        self._forget_tail()
+        self._chains = Chains(self.scopes, self._rows)
+        self.uncovered = 0
         if index_path is not None:
             index = Index.load(index_path)
             if index is not None and self._fits(index):
                 self._adopt_index(index)
         self.absorb()
-
-    def _forget_tail(self) -> None:
-        self._chain_codes: dict[tuple[int, str], int] = {}
-        self._tips: dict[tuple[int, int], int] = {}
-        self.uncovered = 0
 
     # Taking in blocks.
 
@@ -91,11 +95,11 @@ class Table:
             if isinstance(found, Gap):
                 self._skipped(found.offset, f"{found.end - found.offset} damaged bytes were skipped")
             else:
-                self._take(found)
-                self.next_seq = found.seq + 1
-                self.last_block = found.offset
-                self.synced = max(self.synced, found.synced)
+                start = found.rows_offset
+                self._take(found, self.file.read(start, found.label_copy_offset + found.label_length - start))
             self.end = found.end
+        # Only what was not written again since; each place is told of once.
+        self._unreported += [(offset, f"{reason}; it was left out") for offset, reason in self.damaged.values()]
         # Not before: where warnings are errors, a report doesn't return.
         while self._unreported:
             self._report(*self._unreported.pop())
@@ -104,9 +108,17 @@ class Table:
         self.gaps += 1
         self._unreported.append((offset, what))
 
-    def _take(self, header: BlockHeader) -> None:
-        base = header.rows_offset
-        data = self.file.read(base, header.label_copy_offset + header.label_length - base)
+    def appended(self, block: bytes) -> None:
+        """Take in the block that was written at the end just now, without reading it again; once, if called again."""
+        header = BlockHeader.decode(block[:BLOCK])
+        if header is not None and header.offset == self.end:
+            self._take(header, block[header.rows_offset - header.offset :])
+            self.end = header.end
+
+    def _take(self, header: BlockHeader, data: bytes) -> None:
+        self.next_seq = header.seq + 1
+        self.last_block = header.offset
+        self.synced = max(self.synced, header.synced)
         label = block_label(header, data)
         if label is None:
             self._skipped(header.label_offset, "both labels of a block are damaged; its records were skipped")
@@ -122,41 +134,85 @@ class Table:
         state = self.scopes[code]
         state.head = header.head
         first = len(self._rows)
-        for place, row, doc in block_rows(header, data):
-            self.uncovered += 1
-            if isinstance(row, str):
-                self._take_damaged(state, code, place, row, doc)
-                continue
-            sound = zlib.crc32(doc) == row.doc_crc
-            if row.type == DELETE or row.version > 1:
-                self._replace(row.id_hash, row.birth)
-            self.damaged.pop(row.id_hash, None)
-            if row.type == DELETE:
-                self.dead += 1
-            elif sound:
-                self._put(state, code, place, row, document_chain(doc))
-            else:
-                self._note_damage(row.id_hash, row.doc_offset, "the text of a record is damaged")
+        self._take_rows(state, code, header, data)
         listener = self.listeners.get(code)
         if listener is not None and len(self._rows) > first:
             listener.appended(first, self._rows.since(first))
 
-    def _put(self, state: ScopeState, code: int, place: int, row: Row, chain: str | None) -> None:
-        chain_code = -1 if chain is None else self._chain_code(code, chain)
-        values = (
-            True, row.kind, row.declared, chain_code, row.revision,
-            row.valid_from, row.end, row.recorded_at, row.closed,
-            code, row.version, row.birth, place, row.vectors_offset, row.vectors, row.vectors_crc,
-        )  # fmt: skip
-        self._rows.append(row.id_hash, values)
-        state.alive += 1
-        if chain_code >= 0:
-            tip = self._tip(code, chain_code)
-            if row.revision >= max(tip, ~tip):
-                self._tips[code, chain_code] = row.revision
+    def _take_rows(self, state: ScopeState, code: int, header: BlockHeader, data: bytes) -> None:
+        # No two rows of a block are of one id, so it doesn't matter that deletions go before what is put.
+        rows, damaged = decode_rows(header, data)
+        self.uncovered += len(rows)
+        if damaged:
+            for place, row, doc in block_rows(header, data):
+                if isinstance(row, str):
+                    self._take_damaged(state, place, row, doc)
+        kept: list[int] = []
+        hashes: list[int] = []
+        chains: list[int] = []
+        ends: list[tuple[float, float]] = []
+        columns = [rows[name].tolist() for name in _LOOKED_AT]
+        for number, (what, version, key, birth, told, to_doc, length, crc) in enumerate(zip(*columns, strict=True)):
+            if number in damaged:
+                continue
+            if what & DELETED or version > 1:
+                self._replace(key, birth)
+            self.damaged.pop(key, None)
+            if what & DELETED:
+                self.dead += 1
+                continue
+            start = ROW * number + to_doc
+            doc = data[start : start + length]
+            if zlib.crc32(doc) != crc:
+                self._note_damage(key, header.rows_offset + start, "the text of a record is damaged")
+                continue
+            chain = document_chain(doc)
+            kept.append(number)
+            hashes.append(key)
+            chains.append(-1 if chain is None else self._chains.code(code, chain))
+            ends.append(document_ends(what, told, doc) if what & ENDED else _NEVER)
+        if kept:
+            self._put(state, code, header.rows_offset + ROW * np.array(kept), rows[kept], hashes, chains, ends)
 
-    def _take_damaged(self, state: ScopeState, code: int, place: int, reason: str, doc: bytes) -> None:
-        # Only the document is left to tell whose row it was; it has one line if the row was a deletion.
+    def _put(
+        self,
+        state: ScopeState,
+        code: int,
+        places: npt.NDArray[np.int64],
+        rows: npt.NDArray[Any],
+        hashes: list[int],
+        chains: list[int],
+        ends: list[tuple[float, float]],
+    ) -> None:
+        what = rows["what"]
+        valid_to, closed_at = zip(*ends, strict=True)
+        self._rows.append(
+            hashes,
+            {
+                "kind": what & KIND,
+                "declared": what & DECLARED,
+                "chain": chains,
+                "revision": rows["revision"],
+                "valid_from": rows["valid_from"],
+                "valid_to": valid_to,
+                "recorded_at": rows["recorded_at"],
+                "closed_at": closed_at,
+                "scope": code,
+                "version": rows["version"],
+                "birth": rows["birth"],
+                "row_offset": places,
+                "vectors_offset": places - rows["to_vectors"],
+                "vectors": what >> 8,
+                "vectors_crc": rows["vectors_crc"],
+            },
+        )
+        state.alive += len(rows)
+        for chain, revision in zip(chains, rows["revision"].tolist(), strict=True):
+            if chain >= 0:
+                self._chains.put(code, chain, revision)
+
+    def _take_damaged(self, state: ScopeState, place: int, reason: str, doc: bytes) -> None:
+        # Only the document is left to tell whose row it was; it is no more than the id if the row was a deletion.
         id = document_id(doc)
         if id is None:
             self._skipped(place, f"{reason}; it was left out")
@@ -164,7 +220,7 @@ class Table:
         number = id_hash(state.scope, id)
         for row in self._rows.alive(number):
             self._kill(row)
-        if doc.count(b"\n") > 1:
+        if b"\0" in doc:
             self._note_damage(number, place, reason)
 
     def _note_damage(self, number: int, offset: int, reason: str) -> None:
@@ -181,8 +237,8 @@ class Table:
         self._rows.kill(row)
         self.dead += 1
         self.scopes[code].alive -= 1
-        if chain >= 0 and self._tip(code, chain) == self._rows.item("revision", row):
-            self._tips[code, chain] = ~self._rows.item("revision", row)
+        if chain >= 0:
+            self._chains.killed(code, chain, self._rows.item("revision", row))
         listener = self.listeners.get(code)
         if listener is not None:
             listener.killed(row)
@@ -219,7 +275,10 @@ class Table:
         Raises:
             CorruptionError: the record is known to be damaged.
         """
-        number = id_hash(scope, id)
+        return self.find_hashed(id_hash(scope, id), id)
+
+    def find_hashed(self, number: int, id: str) -> int | None:
+        """See `find`; `number` is the id's hash."""
         for row in self._rows.alive(number):
             try:
                 doc = self.file.doc(self.file.row(self._rows.item("row_offset", row)))
@@ -274,45 +333,10 @@ class Table:
         rows = self.rows(code)
         return rows[np.argsort(self.take("birth", rows), kind="stable")]
 
-    # Chains.
-
-    def _chain_code(self, code: int, chain: str) -> int:
-        known = self._chain(code, chain)
-        if known is None:
-            names = self.scopes[code].chains
-            known = self._chain_codes[code, chain] = len(names)
-            self._tips[code, known] = 0
-            names.append(chain)
-        return known
-
-    def _chain(self, code: int, chain: str) -> int | None:
-        known = self._chain_codes.get((code, chain))
-        index = self._rows.index
-        if known is None and index is not None:
-            for number in index.find("chain", id_hash(self.scopes[code].scope, chain)):
-                if index.item("chain_scope", number) == code and chain_name(index, number) == chain:
-                    known = index.item("chain_code", number)
-        return known
-
-    def _tip(self, code: int, chain: int) -> int:
-        """The highest revision in a chain; or ``~n``, a negative number, if it is only known to be `n` at most."""
-        if (code, chain) in self._tips:
-            return self._tips[code, chain]
-        assert self._rows.index is not None
-        number = self._rows.index.item("chain_of", self.scopes[code].first_chain + chain)
-        return int(self._rows.index.item("chain_tip", number))
-
     def tip(self, scope: Scope, chain: str) -> int:
         """The highest revision among the live records of a chain, 0 for none."""
         code = self.codes.get(scope)
-        number = None if code is None else self._chain(code, chain)
-        if code is None or number is None:
-            return 0
-        tip = self._tip(code, number)
-        if tip < 0:
-            mask = self.column("live") & (self.column("chain") == number) & (self.column("scope") == code)
-            tip = self._tips[code, number] = int(self.column("revision")[mask].max(initial=0))
-        return tip
+        return 0 if code is None else self._chains.tip(code, chain)
 
     # The index.
 
@@ -341,7 +365,7 @@ class Table:
             self.codes[scope] = code
             self.scopes.append(ScopeState(scope, head, alive, first, ChainNames(index, first, chains)))
             first += chains
-        self._rows = Rows(index, meta["rows"])
+        self._rows.rebase(index, meta["rows"])
 
     def save_index(self, path: str) -> None:
         """Write an index of all that was taken in, and use it from now on.
@@ -368,7 +392,7 @@ class Table:
                 for state in self.scopes
             ],
         }
-        save(path, meta, itertools.chain(self._rows.sections(), self._chain_sections()))
+        save(path, meta, itertools.chain(self._rows.sections(), self._chains.sections()))
         index = Index.load(path)
         if index is None or index.meta != json.loads(json.dumps(meta)):
             return
@@ -379,35 +403,5 @@ class Table:
             state.first_chain = first
             first += len(state.chains)
         self._rows.rebase(index, len(self))
-        self._forget_tail()
-
-    def _chain_sections(self) -> Iterator[tuple[str, npt.NDArray[Any]]]:
-        codes = np.fromiter((code for code, _ in self._chain_codes), np.int32)
-        texts = [name.encode() for _, name in self._chain_codes]
-        hashes = np.fromiter((id_hash(self.scopes[code].scope, name) for code, name in self._chain_codes), np.uint64)
-        ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
-        names = np.frombuffer(b"".join(texts), np.uint8)
-        values = np.arange(len(texts), dtype=np.uint32)
-        if self._rows.index is not None:
-            old = self._rows.index.column("chain_ends")
-            ends = np.concatenate((old, ends[1:] + old[-1]))
-            names = np.concatenate((self._rows.index.column("chain_names"), names))
-            codes = np.concatenate((self._rows.index.column("chain_scope"), codes))
-            hashes = np.concatenate((self._rows.index.column("chain_hash"), hashes))
-            values = np.concatenate((self._rows.index.column("chain_value"), values + np.uint32(len(old) - 1)))
-        # Sorting by scope, and keeping the order of first appearance in each, gives the order of the codes.
-        order = np.argsort(codes, kind="stable")
-        firsts = np.concatenate(([0], np.cumsum(np.bincount(codes, minlength=len(self.scopes)))))
-        places = np.empty(len(order), np.intp)
-        places[order] = np.arange(len(order))
-        rows = np.flatnonzero(self.column("live") & (self.column("chain") >= 0))
-        tips = np.zeros(len(codes), np.int32)
-        chains = order[firsts[self.take("scope", rows)] + self.take("chain", rows)]
-        np.maximum.at(tips, chains, self.take("revision", rows))
-        yield "chain_names", names
-        yield "chain_ends", ends
-        yield "chain_scope", codes
-        yield "chain_code", (places - firsts[codes]).astype(np.int32)
-        yield "chain_of", order.astype(np.int32)
-        yield "chain_tip", tips
-        yield from sorted_table("chain", hashes, values)
+        self._chains.forget_tail()
+        self.uncovered = 0

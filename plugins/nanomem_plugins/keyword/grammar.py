@@ -34,19 +34,43 @@ than linear time.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache, partial
 from importlib import resources
 from typing import Any
 
-import yaml
-
 from nanomem_core.errors import ConfigError
 
-__all__ = ["Class", "Frame", "Grammar", "Phrases", "languages", "load"]
+__all__ = ["Class", "Frame", "Grammar", "Pattern", "Phrases", "languages", "load"]
 
 Words = tuple[str, ...]
+
+
+class Pattern:
+    """A regular expression, compiled when a text may match it for the first time.
+
+    Compiling them all takes longer than many programs run, and most texts lack the words of most patterns.
+
+    Args:
+        source: gives the expression.
+        needed: groups of literal texts; what holds none of a group can't match.
+    """
+
+    def __init__(self, source: Callable[[], str], needed: Sequence[Sequence[str]] = ()) -> None:
+        self._source = source
+        self._needed = needed
+
+    @cached_property
+    def compiled(self) -> re.Pattern[str]:
+        return re.compile(self._source())
+
+    def search(self, text: str, start: int = 0, end: int = sys.maxsize) -> re.Match[str] | None:
+        """The first match between `start` and `end` in words that are joined, begun and ended by single spaces."""
+        if all(any(phrase in text for phrase in phrases) for phrases in self._needed):
+            return self.compiled.search(text, start, end)
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +78,10 @@ class Frame:
     """Patterns whose match shows that a clause is about `entity`."""
 
     entity: str
-    patterns: tuple[re.Pattern[str], ...]
+    patterns: tuple[Pattern, ...]
     shape: str | None = None
     weak: bool = False
-    unless: re.Pattern[str] | None = None
+    unless: Pattern | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +221,8 @@ def load(language: str) -> Grammar:
         raise ConfigError(
             f"languages: expected some of {', '.join(languages())}; found {language!r}", key="taggers.keyword.languages"
         )
+    import yaml
+
     text = resources.files(__package__).joinpath(f"{language}.yaml").read_text(encoding="utf-8")
     # The base loader keeps every scalar a text: in YAML, `on`, `off` and `no` would be truth values.
     return Grammar(yaml.load(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader)))
@@ -220,6 +246,7 @@ def _class(name: str, entry: Mapping[str, Any]) -> Class:
 
 
 _DIGITS = r"[+(]?\d[^ ]*"
+_FREE_ITEMS = ("^", "<s>", "<s?>", "<o>", "*", "..")
 
 
 class _Compiler:
@@ -242,15 +269,26 @@ class _Compiler:
         unless = entry.get("unless")
         return Frame(
             entry["entity"],
-            tuple(re.compile(self._pattern(pattern)) for pattern in entry["patterns"]),
+            tuple(
+                Pattern(partial(self._pattern, pattern), tuple(self._needed(pattern))) for pattern in entry["patterns"]
+            ),
             entry.get("shape"),
             entry.get("weak") == "true",
             self.any_of([phrase.replace(" ", "_") for phrase in unless]) if unless else None,
         )
 
-    def any_of(self, patterns: Iterable[str]) -> re.Pattern[str]:
+    def any_of(self, patterns: Iterable[str]) -> Pattern:
         """What matches where one of the patterns does; they hold no subject."""
-        return re.compile("|".join(self._pattern(pattern) for pattern in patterns) or r"(?!)")
+        return Pattern(lambda: "|".join(map(self._pattern, patterns)) or r"(?!)")
+
+    def _needed(self, pattern: str) -> Iterator[Sequence[str]]:
+        """For each item of the pattern that can't be left out and has no other than literal choices: these."""
+        for item in pattern.split():
+            if item in _FREE_ITEMS or item[0] in "![":
+                continue
+            phrases = [phrase for choice in item.split("|") for phrase in self._phrases(choice)]
+            if "#" not in phrases:
+                yield [f" {phrase} " for phrase in phrases]
 
     def _pattern(self, pattern: str) -> str:
         return r"(?<= )" + "".join(map(self._item, pattern.split()))
@@ -275,15 +313,11 @@ class _Compiler:
         return rf"(?:{self._choice(item)}) "
 
     def _choice(self, item: str) -> str:
-        choices = []
-        for choice in item.split("|"):
-            if choice == "#":
-                choices.append(_DIGITS)
-            elif choice.startswith("<"):
-                choices.append(self._words(self.lists[choice[1:-1]]))
-            else:
-                choices.append(re.escape(choice.replace("_", " ")))
-        return "|".join(choices)
+        return "|".join(self._words(self._phrases(choice)) for choice in item.split("|"))
+
+    def _phrases(self, choice: str) -> Sequence[str]:
+        """What a choice stands for: the entries of a list, or itself."""
+        return self.lists[choice[1:-1]] if choice.startswith("<") else (choice.replace("_", " "),)
 
     @staticmethod
     def _words(phrases: Iterable[str]) -> str:

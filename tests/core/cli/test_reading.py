@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -194,3 +195,18 @@ def test_users_and_agents_have_memories_of_their_own(cwd: Path, nanomem: Nanomem
     assert texts(nanomem("search", "tea coffee", "--user", "ann", "--json")) == ["tea"]
     assert texts(nanomem("search", "tea coffee", "--user", "ann", "--agent", "tutor", "--json")) == ["coffee"]
     assert texts(nanomem("search", "tea coffee", "--json")) == []
+
+
+def test_a_question_keeps_what_it_computed_where_it_may_write_and_a_listing_never_does(
+    cwd: Path, nanomem: Nanomem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Vault("memory.dat", taggers=()) as vault:
+        vault.add_many({"text": f"cup {number} of tea", "timestamp": number} for number in range(1100))
+    assert nanomem("current").exit_code == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "access", lambda path, mode: False)
+        refused = nanomem("search", "tea", "--json")
+    assert not Path("memory.dat.derived").exists()
+    answered = nanomem("search", "tea", "--json")
+    assert list(Path("memory.dat.derived").iterdir())
+    assert answered.stdout == refused.stdout == nanomem("search", "tea", "--json").stdout

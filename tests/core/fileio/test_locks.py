@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import threading
 
 import pytest
@@ -79,6 +80,30 @@ def test_processes_exclude_each_other(tmp_path):
         child.join()
     assert [child.exitcode for child in children] == [0, 0, 0]
     assert path.read_text() == "150"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="only POSIX forks")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_forked_under_the_lock_neither_owns_nor_keeps_it(tmp_path):
+    lock, other = Lock(tmp_path / "x.lock"), Lock(tmp_path / "x.lock", timeout=0.02)
+    (told, tell), (waiting, end) = os.pipe(), os.pipe()
+    with lock:
+        child = os.fork()
+        if child == 0:
+            try:
+                other.acquire()
+                os.write(tell, b"owns it")
+            except LockTimeoutError:
+                os.write(tell, b"waited")
+            os.read(waiting, 1)  # lives on, with all that it inherited
+            os._exit(0)
+        assert os.read(told, 9) == b"waited"
+    with other:  # the parent let it go, so it is free
+        pass
+    os.write(end, b"x")
+    os.waitpid(child, 0)
+    for descriptor in (told, tell, waiting, end):
+        os.close(descriptor)
 
 
 def test_a_lock_file_that_cannot_be_made_is_an_error_and_holds_nothing(tmp_path):

@@ -7,6 +7,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -198,3 +199,109 @@ def test_questions_are_answered_while_another_thread_adds() -> None:
     assert index.scores("tea number7", everything(index)).tobytes() == (
         together.scores("tea number7", everything(together)).tobytes()
     )
+
+
+MANY = [" ".join(f"word{n * step % 700}" for step in (1, 3, 7)) + (" tea" if n % 9 == 0 else "") for n in range(1500)]
+
+
+def stamp(count: int) -> bytes | None:
+    """What `MANY` has so many rows of."""
+    return count.to_bytes(16, "little") if count <= len(MANY) else None
+
+
+def kept(texts: Sequence[str], path: Path) -> LexicalIndex:
+    index = index_of(texts)
+    index.save(path, stamp)
+    return index
+
+
+def loaded(path: Path) -> LexicalIndex:
+    index = LexicalIndex(Tokenizer())
+    assert index.load(path, stamp) == len(index)
+    return index
+
+
+def test_an_index_that_was_kept_answers_as_before_and_can_be_added_to(tmp_path: Path) -> None:
+    whole = index_of(MANY)
+    kept(MANY[:1200], tmp_path / "words.bin")
+    again = loaded(tmp_path / "words.bin")
+    assert len(again) == 1200
+    again.add(1200, MANY[1200:])
+    again.add(1500, [])
+    for query in ("tea", "word5 word693", "word699 tea", "unheard"):
+        assert again.scores(query, everything(again)).tobytes() == whole.scores(query, everything(whole)).tobytes()
+
+
+def test_an_index_that_was_loaded_is_kept_again_when_it_has_grown(tmp_path: Path) -> None:
+    path = tmp_path / "words.bin"
+    kept(MANY[:1100], path)
+    before = path.read_bytes()
+    again = loaded(path)
+    again.add(1100, MANY[1100:])
+    again.save(path, stamp)
+    assert path.read_bytes() == before
+    again.add(1500, [f"more{n}" for n in range(1000)])
+    again.save(path, lambda count: count.to_bytes(16, "little"))
+    third = LexicalIndex(Tokenizer())
+    assert third.load(path, lambda count: count.to_bytes(16, "little")) == 2500
+    for query in ("tea", "more7 word8"):
+        assert third.scores(query, everything(third)).tobytes() == again.scores(query, everything(again)).tobytes()
+
+
+def test_a_small_index_is_not_worth_a_file(tmp_path: Path) -> None:
+    kept(MANY[:1000], tmp_path / "words.bin")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_index_of_nothing_that_can_be_told_is_not_kept(tmp_path: Path) -> None:
+    index_of(MANY).save(tmp_path / "words.bin", lambda count: None)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "longer", "gone", "other magic"])
+def test_a_damaged_file_is_passed_over(damage: str, tmp_path: Path) -> None:
+    path = tmp_path / "words.bin"
+    kept(MANY, path)
+    data = bytearray(path.read_bytes())
+    if damage == "cut":
+        del data[-1]
+    elif damage == "empty":
+        data.clear()
+    elif damage == "flipped":
+        data[len(data) // 2] ^= 1
+    elif damage == "longer":
+        data += b"\0"
+    elif damage == "other magic":
+        data[0] ^= 1
+    path.write_bytes(data)
+    if damage == "gone":
+        path.unlink()
+    assert len(loaded(path)) == 0
+
+
+def test_the_file_of_other_texts_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "words.bin"
+    kept(MANY, path)
+    index = LexicalIndex(Tokenizer())
+    assert index.load(path, lambda count: b"other texts!!!!!") == 0
+    assert index.load(path, lambda count: None) == 0
+    index.add(0, ["tea"])
+    assert np.flatnonzero(index.scores("tea", everything(index))).tolist() == [0]
+
+
+def test_a_folder_that_can_not_be_made_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    index = kept(MANY, tmp_path / "taken" / "words.bin")
+    assert index.scores("tea", everything(index)).any()
+    # It is not tried again for every question.
+    (tmp_path / "taken").unlink()
+    index.save(tmp_path / "taken" / "words.bin", stamp)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_word_stands_in_the_file(tmp_path: Path) -> None:
+    texts = [f"secret{n} passphrase" for n in range(1100)]
+    kept(texts, tmp_path / "words.bin")
+    data = (tmp_path / "words.bin").read_bytes()
+    assert b"secret" not in data
+    assert b"passphrase" not in data

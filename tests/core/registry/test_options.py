@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 import pytest
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, TypeAdapter, ValidationError
 
 from nanomem_core.errors import ConfigError
 from nanomem_core.registry.options import Options
@@ -202,3 +204,32 @@ def test_relative_paths_start_from_the_data_dir_and_absolute_ones_stay(tmp_path:
     assert checked == {"root": tmp_path / "m", "log": tmp_path / "log"}
     assert Options(Holder).check({"root": str(tmp_path / "m")}, "x", Path("/elsewhere"))["root"] == tmp_path / "m"
     assert Options(Holder).check({"root": "~/m"}, "x", tmp_path)["root"] == Path.home() / "m"
+
+
+def test_opening_a_vault_with_its_defaults_waits_neither_for_pydantic_nor_for_yaml(tmp_path: Path) -> None:
+    code = (
+        "import sys; from nanomem_core import Vault; vault = Vault('memory.dat'); vault.search('tea'); vault.close(); "
+        "print([m for m in ('httpx', 'pydantic', 'rich', 'yaml') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("value", ["fast", "64", 64, 64.0, True, None, Path("x"), b"x", ["a"], {"a": 1}, 1.5])
+@pytest.mark.parametrize(
+    "annotation",
+    [int, float, bool, str, str | None, Path, Literal["fast", 64], list[str] | None, Annotated[int, Field(ge=65)], Any],
+)
+def test_a_value_that_needs_no_conversion_is_what_pydantic_makes_of_it(annotation: Any, value: Any) -> None:
+    class Holder:
+        def __init__(self, option: Any) -> None: ...
+
+    Holder.__init__.__annotations__["option"] = annotation
+    try:
+        expected = TypeAdapter(annotation).validate_python(value)
+    except ValidationError:
+        with pytest.raises(ConfigError):
+            Options(Holder).check({"option": value}, "x")
+    else:
+        found = Options(Holder).check({"option": value}, "x")["option"]
+        assert (found, type(found)) == (expected, type(expected))

@@ -7,9 +7,8 @@ import zlib
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock
-
 from nanomem_core.errors import ClosedError, StorageError
+from nanomem_core.fileio.locks import Lock
 from nanomem_core.interfaces import Storage
 from nanomem_core.records import Record, Scope
 
@@ -58,7 +57,7 @@ class LogStorage(Storage):
     @contextmanager
     def locked(self):
         self.check_open()
-        with self.lock, system_errors(), FileLock(self.folder / "lock", mode=0o600):
+        with self.lock, system_errors(), Lock(self.folder / "lock"):
             yield
 
     def check_open(self):

@@ -9,10 +9,12 @@ import warnings
 import numpy as np
 import pytest
 
+from nanomem_core.changes import Put
 from nanomem_core.errors import CorruptionError
 from nanomem_core.records import Record
-from nanomem_plugins.arena.documents import put_entry
-from nanomem_plugins.arena.format import BLOCK, COMMIT, HEADER, BlockHeader, encode_block
+from nanomem_plugins.arena.documents import id_hash, put_entry
+from nanomem_plugins.arena.entries import encode_block
+from nanomem_plugins.arena.format import BLOCK, COMMIT, HEADER, ROW, BlockHeader
 from nanomem_plugins.arena.log import VaultFile, walk
 from nanomem_plugins.arena.storage import ArenaStorage
 
@@ -232,7 +234,7 @@ def test_commits_that_no_fsync_confirmed_are_all_or_nothing(tmp_path):
     whole = path.read_bytes()
 
     def block(id, number, offset, synced):
-        entries = [put_entry(ANN, Record(id, f"{id} " * 500), 0, b"", 0)]
+        entries = [put_entry(Record(id, f"{id} " * 500), id_hash(ANN, id), 0)]
         label = ("ann", "default")
         return encode_block(
             COMMIT,
@@ -328,7 +330,7 @@ def test_a_damaged_deletion_still_deletes(tmp_path):
     path = tmp_path / "memory.dat"
     fill(path).close()
     block = next(block for block in blocks(path) if block.head == 3)
-    flip(path, block.rows_offset + 96 + 5)
+    flip(path, block.rows_offset + ROW + 5)
     with ArenaStorage(path) as store:
         assert store.get(ANN, "m") is None
         assert [damage.lost for damage in store.check()] == [False]
@@ -358,3 +360,24 @@ def test_a_header_in_a_text_is_no_block(tmp_path):
     path.write_bytes(data)
     with ArenaStorage(path, read_only=True) as store:
         assert store.head(BOB) == before[BOB][0]
+
+
+def test_opening_warns_of_a_damaged_record_once(tmp_path):
+    path = tmp_path / "memory.dat"
+    with ArenaStorage(path, durability="os") as store:
+        store.commit(ANN, [Put(Record("a", "the first")), Put(Record("b", "the second"))])
+    flip(path, place_of(path, "the second"))
+    with pytest.warns(RuntimeWarning, match="the text of a record is damaged; it was left out"):
+        store = ArenaStorage(path, durability="os")
+    with store, warnings.catch_warnings(action="error"):
+        assert [each.id for each in store.scan(ANN)] == ["a"]
+
+
+def test_a_quarantine_that_cannot_be_read_does_not_hinder_erasing(tmp_path):
+    path = tmp_path / "memory.dat"
+    with ArenaStorage(path, durability="os") as store:
+        store.commit(ANN, [Put(Record("a", "the first"))])
+        quarantine = tmp_path / "memory.dat.quarantine"
+        quarantine.write_bytes(b"no JSON\n[1]\n")
+        store.erase(ANN)
+        assert not quarantine.exists()

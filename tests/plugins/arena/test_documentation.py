@@ -34,44 +34,48 @@ def read(data):
     alive, heads, space = {}, {}, None
     start = 256
     while start < len(data):
-        header, length = data[start : start + 128], u64(data, start + 116)
-        footer = data[start + length - 128 : start + length]
+        header, length = data[start : start + 96], u32(data, start + 88)
+        footer = data[start + length - 96 : start + length]
         assert (header[:4], footer[:4]) == (b"\xabBLK", b"\xbaBLK")
-        assert header[4:124] == footer[4:124]
+        assert header[4:92] == footer[4:92]
         for copy in (header, footer):
-            assert u32(copy, 124) == zlib.crc32(copy[:124])
-        assert u32(header, 84) == zlib.crc32(data[start + 128 : start + length - 128])
+            assert u32(copy, 92) == zlib.crc32(copy[:92])
+        assert u32(header, 76) == zlib.crc32(data[start + 96 : start + length - 96])
         assert (u64(header, 8), u64(header, 16)) == (number, start)
-        rows = start + 128 + u64(header, 56)
-        label = rows + 96 * u32(header, 40)
+        rows = start + 96 + u32(header, 56)
+        label = rows + 68 * u32(header, 40)
         name = data[label : label + u32(header, 48)]
-        again = label + len(name) + u64(header, 64)
-        assert u32(header, 80) == zlib.crc32(name)
+        again = label + len(name) + u32(header, 60)
+        assert u32(header, 72) == zlib.crc32(name)
         assert data[again : again + len(name)] == name
-        assert not any(data[again + len(name) : start + length - 128])
+        assert not any(data[again + len(name) : start + length - 96])
         if header[4] == 2:
             space = json.loads(name)
         else:
             scope = tuple(json.loads(name))
             heads[scope] = u64(header, 32)
-            for at in range(rows, label, 96):
-                row = data[at : at + 96]
-                assert u32(row, 92) == zlib.crc32(row[:92])
-                doc = data[u64(row, 64) : u64(row, 64) + u32(row, 80)]
-                assert u32(row, 84) == zlib.crc32(doc)
-                lines = [json.loads(line) for line in doc.splitlines()]
-                digest = blake2b("\0".join([*scope, lines[0]]).encode(), digest_size=8).digest()
-                assert u64(row, 56) == int.from_bytes(digest, "little")
-                if row[0] == 2:
-                    del alive[u64(row, 48)]
+            for at in range(rows, label, 68):
+                row = data[at : at + 68]
+                assert u32(row, 64) == zlib.crc32(row[:64])
+                doc = data[at + u32(row, 44) :][: u32(row, 48)]
+                assert u32(row, 56) == zlib.crc32(doc)
+                id = doc.split(b"\0")[0].decode()
+                digest = blake2b("\0".join([*scope, id]).encode(), digest_size=8).digest()
+                assert u64(row, 36) == int.from_bytes(digest, "little")
+                if row[0] & 8:
+                    assert doc == id.encode()
+                    del alive[u64(row, 28)]
                     continue
-                stride = -(-u32(header, 44) * 2 // 64) * 64
-                first, count = u64(row, 72), u32(row, 4)
-                assert u32(row, 88) == zlib.crc32(data[first : first + count * stride])
-                matrix = [
-                    np.frombuffer(data, "<f2", u32(header, 44), first + number * stride) for number in range(count)
-                ]
-                alive[u64(row, 48)] = scope, lines, row, np.array(matrix, np.float32)
+                ends = []
+                for bit in (64, 32):
+                    ends.append(f64(doc, len(doc) - 8) if row[0] & bit else None)
+                    doc = doc[:-8] if row[0] & bit else doc
+                parts = [part.decode() for part in doc.split(b"\0", 4)]
+                dim, count = u32(header, 44), u32(row, 0) >> 8
+                first = at - u32(row, 52)
+                assert u32(row, 60) == zlib.crc32(data[first : first + 2 * count * dim])
+                matrix = np.frombuffer(data, "<f2", count * dim, first).reshape(count, dim)
+                alive[u64(row, 28)] = scope, [*parts, *ends], row, np.array(matrix, np.float32)
         start, number = start + length, number + 1
     return heads, [alive[birth] for birth in sorted(alive)], space
 
@@ -87,16 +91,16 @@ def test_a_file_can_be_read_from_its_documentation(tmp_path):
             for scope, expected in records.items():
                 mine = [item for item in found if item[0] == (scope.user, scope.agent)]
                 assert len(mine) == len(expected)
-                for record, (_, (id, chain, body), row, _) in zip(expected, mine, strict=True):
-                    assert (id, chain) == (record.id, record.chain)
-                    assert body["text"] == record.text
-                    assert (body["entity"], body["source"]) == (record.entity, record.source)
-                    assert body.get("metadata", {}) == record.metadata
-                    assert row[1] == 2
-                    assert struct.unpack_from("<ii", row, 8) == (record.revision, record.version)
-                    assert f64(row, 16) == record.valid_from
-                    assert (f64(row, 24) if row[2] & 2 else None) == record.valid_to
-                    assert bool(row[2] & 1) == record.declared
+                for record, (_, document, row, _) in zip(expected, mine, strict=True):
+                    id, chain, source, metadata, text, closed_at, valid_to = document
+                    assert (id, chain or None) == (record.id, record.chain)
+                    assert (chain.split("\x1f")[0] or None, source, text) == (record.entity, record.source, record.text)
+                    assert json.loads(metadata or "{}") == record.metadata
+                    assert (valid_to, closed_at) == (record.valid_to, record.closed_at)
+                    assert row[0] & 7 == 2
+                    assert struct.unpack_from("<ii", row, 4) == (record.revision, record.version)
+                    assert (f64(row, 12), f64(row, 20)) == (record.valid_from, record.recorded_at)
+                    assert bool(row[0] & 16) == record.declared
             given = vectors(len("likes coffee now"), 3)
             given /= np.linalg.norm(given, axis=1, keepdims=True)
             (matrix,) = [item[3] for item in found if item[1][0] == "b"]

@@ -247,6 +247,30 @@ def test_float32_vectors_are_kept_to_the_bit(tmp_path):
         assert np.array_equal(store.columns(ANN).source.vectors(np.array([0]))[0], given)
 
 
+def test_a_record_with_a_nul_wherever_there_may_be_one_comes_back(tmp_path):
+    path = tmp_path / "memory.dat"
+    record = Record("a", "te\0xt\0", source="\0so\0urce", entity="city", metadata={"user_id": "u", "\0": "\0"})
+    with ArenaStorage(path) as store:
+        store.commit(ANN, [Put(record), Put(Record("b", ""))])
+    with ArenaStorage(path) as store:
+        assert list(store.scan(ANN)) == [record.numbered(1, 1), Record("b", "").numbered(1, 1)]
+        assert list(store.columns(ANN).chains) == [record.chain]
+
+
+def test_a_commit_reads_nothing_of_what_it_wrote(tmp_path, monkeypatch):
+    with fill(tmp_path / "memory.dat") as store:
+        read = []
+        real = os.pread
+        monkeypatch.setattr("os.pread", lambda fd, length, at: (read.append((at, length)), real(fd, length, at))[1])
+        end = os.stat(store.path).st_size
+        store.commit(ANN, [fact("new", "text"), fact("b", "changed"), Delete("c")])
+        assert [(at, length) for at, length in read if at >= end] == []
+        monkeypatch.undo()
+        expected = seen(store)
+    with ArenaStorage(tmp_path / "memory.dat") as store:
+        assert seen(store) == expected
+
+
 def test_a_file_that_was_deleted_is_an_empty_store(tmp_path):
     path = tmp_path / "memory.dat"
     with fill(path) as store:

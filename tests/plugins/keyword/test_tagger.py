@@ -13,7 +13,10 @@ from nanomem_core.errors import ConfigError
 from nanomem_core.records import normalize_entity
 from nanomem_plugins.keyword import nanomem_register_tagger
 from nanomem_plugins.keyword.grammar import languages, load
+from nanomem_plugins.keyword.sentences import sentences
 from nanomem_plugins.keyword.tagger import KeywordTagger
+
+from .test_english import NO_ATTRIBUTE, QUESTIONS, STATEMENTS
 
 GERMAN = KeywordTagger(languages=("german",))
 BOTH = KeywordTagger(languages=("english", "german"))
@@ -171,3 +174,19 @@ def test_every_name_that_is_given_is_in_normal_form(text: str, previous: str | N
 def test_what_is_the_users_own_never_begins_with_other(words: list[str]) -> None:
     tag = KeywordTagger().tag("my " + " ".join(words))
     assert tag is None or not tag.startswith("other_")
+
+
+@pytest.mark.parametrize("language", languages())
+def test_a_pattern_that_is_not_tried_for_want_of_its_words_would_not_match(language: str) -> None:
+    grammar = load(language)
+    english = [*NO_ATTRIBUTE, *QUESTIONS, *(text for texts in STATEMENTS.values() for text in texts)]
+    examples = english if language == "english" else [text for text, _ in GERMAN_STATEMENTS]
+    found = [sentence.text for example in examples for sentence in sentences(example, grammar)]
+    matches = 0
+    for frame in (*grammar.frames, *grammar.questions):
+        for pattern in frame.patterns:
+            for text in found:
+                match, whole = pattern.search(text), pattern.compiled.search(text)
+                assert (match and match.span()) == (whole and whole.span())
+                matches += match is not None
+    assert matches > 10

@@ -81,7 +81,7 @@ class Arm(ABC):
         for place, _, names in os.walk(self.folder):
             for name in names:
                 size = os.stat(os.path.join(place, name)).st_size
-                if name.endswith(self.derived):
+                if name.endswith(self.derived) or place.endswith(self.derived):
                     derived += size
                 else:
                     store += size

@@ -37,7 +37,7 @@ class GivenEmbedder(Embedder):
 class Product(Arm):
     settings = 'Vault(path), float16 vectors, fsync; search in mode="vector" with decompose=False unless said'
     shared = True
-    derived = (".index", ".lock")
+    derived = (".derived", ".index", ".lock")
 
     def open(self) -> None:
         self._vault = Vault(self.folder / _FILE, GivenEmbedder(self.material))
