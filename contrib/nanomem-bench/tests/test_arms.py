@@ -111,7 +111,7 @@ def test_the_store_is_told_apart_from_what_is_derived(built: Built, process: Arm
     assert store > vectors
     assert derived >= 0
     if built[0] == OURS:
-        assert 0 < derived < store
+        assert derived > 0
 
 
 def test_its_settings_are_told(built: Built, process: ArmProcess) -> None:
