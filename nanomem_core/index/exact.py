@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from ..columns import Rows
 
-__all__ = ["top_rows"]
+__all__ = ["best_first", "nth_best", "top_rows"]
 
 
 def top_rows(scores: npt.NDArray[np.floating], where: npt.NDArray[np.bool_], k: int) -> Rows:
@@ -16,11 +16,21 @@ def top_rows(scores: npt.NDArray[np.floating], where: npt.NDArray[np.bool_], k: 
     That rule makes the answer depend on the set of rows alone, not on how the search is carried out.
     """
     rows = np.flatnonzero(where)
-    if k <= 0 or not len(rows):
+    if k <= 0:
         return rows[:0]
     values = scores[rows]
-    if k < len(rows):
-        worst = np.partition(values, len(values) - k)[len(values) - k]
-        keep = values >= worst
+    least = nth_best(values, k)
+    if least is not None:
+        keep = values >= least
         rows, values = rows[keep], values[keep]
-    return rows[np.lexsort((rows, -values))][:k]
+    return rows[best_first(rows, values)][:k]
+
+
+def nth_best(values: npt.NDArray[np.floating], k: int) -> float | None:
+    """The `k`-th greatest of `values`, k from 1; None if there are no more than k."""
+    return None if k >= len(values) else float(np.partition(values, len(values) - k)[len(values) - k])
+
+
+def best_first(rows: Rows, values: npt.NDArray[np.floating]) -> Rows:
+    """The order that puts `rows` by their `values`, by the rule of `top_rows`."""
+    return np.lexsort((rows, -values))

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ..changes import Vectors
 from ..columns import Rows
 from ..fileio import atomic
-from .exact import top_rows
+from .exact import best_first, nth_best, top_rows
 from .quantised import checksums, entry_type, quantise, quantised_bounds
 
 __all__ = ["Cosines", "FloatVectors", "QuantisedVectors", "Score", "VectorTable"]
@@ -62,13 +62,13 @@ class Cosines:
         every = slice(None)
         if self._measure is not None and k > 0:
             low = self.low if score is None else score(self.low, every)
-            least = _nth_best(low[where], k)
+            least = nth_best(low[where], k)
             if least is not None:
                 where = where & ((self.high if score is None else score(self.high, every)) >= least)
             rows = np.flatnonzero(where)
             self.settle(rows)
             values = self.low[rows] if score is None else score(self.low[rows], rows)
-            chosen = np.lexsort((rows, -values))[:k]
+            chosen = best_first(rows, values)[:k]
             return rows[chosen], values[chosen]
         values = self.low if score is None else score(self.low, every)
         rows = top_rows(values, where, k)
@@ -264,11 +264,7 @@ class _Layout(enum.IntEnum):
 
 def _layout(owners: npt.NDArray[np.intp], before: _Layout, start: int) -> _Layout:
     """The layout with `owners`, which are those from number `start` on; `before` is that of the ones before."""
-    if len(owners) and before is _Layout.DENSE and owners[0] == start and owners[-1] - start == len(owners) - 1:
-        dense = bool((np.diff(owners) == 1).all())
-    else:
-        dense = not len(owners) and before is _Layout.DENSE
-    if dense:
+    if before is _Layout.DENSE and np.array_equal(owners, np.arange(start, start + len(owners))):
         return _Layout.DENSE
     single = before is not _Layout.MANY and bool((np.diff(owners) > 0).all())
     return _Layout.SINGLE if single else _Layout.MANY
@@ -282,11 +278,6 @@ class _Part:
         self.owners = np.ascontiguousarray(entries["owner"])
         self.scales = np.ascontiguousarray(entries["scale"])
         self.errors = np.ascontiguousarray(entries["error"])
-
-
-def _nth_best(values: npt.NDArray[np.floating], k: int) -> float | None:
-    """The `k`-th greatest of `values`, None if there are no more than k."""
-    return None if k >= len(values) else float(np.partition(values, len(values) - k)[len(values) - k])
 
 
 def _raise_to(best: _Floats, owners: npt.NDArray[Any], values: _Floats, layout: _Layout) -> None:
