@@ -26,6 +26,7 @@ _WORTH_SAVING = 4096
 Score = Callable[[npt.NDArray[np.float32], "Rows | slice"], npt.NDArray[np.floating]]
 """Turns the cosines of the given rows into scores; a score grows with its cosine."""
 
+_COLUMNS = ("owner", "scale", "error")
 _Floats = npt.NDArray[np.float32]
 _Mask = npt.NDArray[np.bool_]
 
@@ -204,7 +205,7 @@ class QuantisedVectors(VectorTable):
         before = tail.owners if first else base.owners
         joined = np.concatenate([before[-1:], owners]).astype(np.intp)
         layout = _layout(joined, layout, len(self) - len(before[-1:]))
-        self._held = (base, _Part(self._tail[:size]), layout)
+        self._held = (base, _Part(self._tail[:size], tail), layout)
 
     def save(self) -> None:
         """Keep all entries in the file if so many are new that it is worth while. A folder that can't be written is
@@ -273,11 +274,19 @@ def _layout(owners: npt.NDArray[np.intp], before: _Layout, start: int) -> _Layou
 class _Part:
     """Quantised vectors, with the numbers that every search needs as columns of their own."""
 
-    def __init__(self, entries: npt.NDArray[Any]) -> None:
+    owners: npt.NDArray[Any]
+    scales: _Floats
+    errors: _Floats
+
+    def __init__(self, entries: npt.NDArray[Any], before: _Part | None = None) -> None:
+        """`before` is the part of the first of `entries`: their columns are taken from it, not gathered once more."""
         self.entries = entries
-        self.owners = np.ascontiguousarray(entries["owner"])
-        self.scales = np.ascontiguousarray(entries["scale"])
-        self.errors = np.ascontiguousarray(entries["error"])
+        new = entries if before is None else entries[len(before.owners) :]
+        self.owners, self.scales, self.errors = (np.ascontiguousarray(new[name]) for name in _COLUMNS)
+        if before is not None:
+            self.owners = np.concatenate((before.owners, self.owners))
+            self.scales = np.concatenate((before.scales, self.scales))
+            self.errors = np.concatenate((before.errors, self.errors))
 
 
 def _raise_to(best: _Floats, owners: npt.NDArray[Any], values: _Floats, layout: _Layout) -> None:
