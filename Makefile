@@ -13,7 +13,7 @@ RUN := $(BIN)/python -m
 # Settings of the caller's shell that would send packages, or imports, somewhere else.
 unexport PYTHONHOME PYTHONPATH PIP_PREFIX PIP_TARGET PIP_USER
 
-.PHONY: demo test lint docs-test full clean
+.PHONY: demo test real lint docs-test full clean
 
 # A tour of the memory on a store in a temporary folder.
 demo: $(VENV)/installed
@@ -23,12 +23,18 @@ demo: $(VENV)/installed
 test: lint
 	$(RUN) pytest -n auto
 
+# The tests that ask real models. Their servers are installed once (0.9 GB), in ~/.cache/nanomem-tests or the folder
+# that NANOMEM_TEST_SERVICES names.
+real: $(VENV)/installed-dev
+	$(RUN) tests.services.models $(RUN) pytest -m real tests/real
+
 # Form, types and import directions.
 lint: $(VENV)/installed-dev
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 	$(RUN) mypy
 	$(RUN) mypy --config-file contrib/nanomem-bench/pyproject.toml
+	$(RUN) mypy --config-file contrib/nanomem-fastembed/pyproject.toml
 	$(BIN)/lint-imports --no-logo
 
 # Only the examples of README.md and docs/.
@@ -52,6 +58,6 @@ $(VENV)/installed: $(VENV)/created pyproject.toml
 	$(RUN) pip install --quiet --disable-pip-version-check --editable .
 	touch $@
 
-$(VENV)/installed-dev: $(VENV)/created pyproject.toml contrib/nanomem-bench/pyproject.toml
-	$(RUN) pip install --quiet --disable-pip-version-check --editable '.[dev]' --editable contrib/nanomem-bench
+$(VENV)/installed-dev: $(VENV)/created pyproject.toml contrib/nanomem-bench/pyproject.toml contrib/nanomem-fastembed/pyproject.toml
+	$(RUN) pip install --quiet --disable-pip-version-check --editable '.[dev]' --editable 'contrib/nanomem-bench[segmentation]' --editable 'contrib/nanomem-fastembed[testing]'
 	touch $(VENV)/installed $@

@@ -1,7 +1,8 @@
 """A memory for AI applications that knows what changed.
 
-``Vault("memory.dat")`` is a memory in one file; `Memory` is the same over any storage and embedder. Plugin authors find
-their interfaces in `nanomem_core.interfaces` and the hooks in `nanomem_core.hookspecs`.
+``Vault("memory.dat")`` is a memory in one file; `Memory` is the same over any storage and embedder.
+`MemorySystem` adds conversations to a `Memory`. Plugin authors find their interfaces in `nanomem_core.interfaces` and
+the hooks in `nanomem_core.hookspecs`.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ if TYPE_CHECKING:
     from .errors import NanomemError
     from .hookspecs import Plugin, hookimpl
     from .memory import Memory
+    from .pipeline.messages import Message
     from .records import Record, Scope
     from .registry.manager import PluginManager
     from .results import Entry, SearchResults
+    from .system import MemorySystem
     from .vault import Vault
 
 __version__ = "0.1.0"
@@ -27,6 +30,8 @@ _HOMES = {
     "Delete": "changes",
     "Entry": "results",
     "Memory": "memory",
+    "MemorySystem": "system",
+    "Message": "pipeline.messages",
     "NanomemError": "errors",
     "Plugin": "hookspecs",
     "PluginManager": "registry.manager",
@@ -44,6 +49,8 @@ __all__ = [
     "Delete",
     "Entry",
     "Memory",
+    "MemorySystem",
+    "Message",
     "NanomemError",
     "Plugin",
     "PluginManager",

@@ -10,7 +10,7 @@ Nothing here is stored. "Superseded" is computed from what is visible at the ask
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from .columns import Columns, Rows
 
-__all__ = ["ChainView", "Standing", "Status", "chain_rows", "read_chains", "standing", "visible"]
+__all__ = ["UNKNOWN", "ChainView", "Standing", "Status", "chain_rows", "holding", "read_chains", "standing", "visible"]
 
 Status = Literal["current", "superseded", "ended", "unknown", "purged"]
 
@@ -37,6 +37,10 @@ class Standing:
     superseded: bool | None
     superseded_at: float | None
     status: Status
+
+
+UNKNOWN = Standing(None, None, "unknown")
+"""That of every value outside a chain that has no end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +62,31 @@ def visible(
 ) -> npt.NDArray[np.bool_]:
     """Mask of the rows that were true by `as_of` and had been told by `known_at`; None sets no limit."""
     mask = columns.where(kind, known_at)
-    if as_of is not None:
-        mask &= columns.valid_from <= as_of
+    return mask if as_of is None else mask & (columns.valid_from <= as_of)
+
+
+def holding(
+    columns: Columns, where: npt.NDArray[np.bool_], at: float, ends: npt.NDArray[np.float64]
+) -> npt.NDArray[np.bool_]:
+    """Mask of the rows in `where` that no `standing` at the time `at` calls superseded or ended."""
+    mask = where & (ends > at)
+    rows, codes = _in_chain_order(columns, np.flatnonzero((columns.chain >= 0) & where))
+    mask[rows[:-1][codes[1:] == codes[:-1]]] = False
     return mask
 
 
-def read_chains(columns: Columns, codes: Iterable[int], where: npt.NDArray[np.bool_]) -> dict[int, ChainView]:
-    """The chains `codes` (-1 is passed over) with their rows in `where`, each in chain order."""
-    asked = [code for code in codes if code >= 0]
+def read_chains(
+    columns: Columns, codes: Iterable[int], where: npt.NDArray[np.bool_], members: Callable[[list[int]], Rows]
+) -> dict[int, ChainView]:
+    """The chains `codes` (-1 is passed over) with their rows in `where`, each in chain order.
+
+    `members` gives all rows of some chains, ascending.
+    """
+    asked = sorted({code for code in codes if code >= 0})
     if not asked:
         return {}
-    # One place more than there are chains, which answers for code -1.
-    wanted = np.zeros(len(columns.chains) + 1, np.bool_)
-    wanted[asked] = True
-    rows = np.flatnonzero(wanted[columns.chain] & where)
-    return {view.code: view for view in _grouped(columns, rows)}
+    rows = members(asked)
+    return {view.code: view for view in _grouped(columns, rows[where[rows]])}
 
 
 def chain_rows(columns: Columns, where: npt.NDArray[np.bool_]) -> list[ChainView]:
@@ -80,12 +94,17 @@ def chain_rows(columns: Columns, where: npt.NDArray[np.bool_]) -> list[ChainView
     return _grouped(columns, np.flatnonzero((columns.chain >= 0) & where))
 
 
+def _in_chain_order(columns: Columns, rows: Rows) -> tuple[Rows, npt.NDArray[np.int32]]:
+    """`rows` chain by chain, each in chain order; and the chain of each."""
+    codes = columns.chain[rows]
+    order = np.lexsort((rows, columns.revision[rows], columns.valid_from[rows], codes))
+    return rows[order], codes[order]
+
+
 def _grouped(columns: Columns, rows: Rows) -> list[ChainView]:
     if not len(rows):
         return []
-    codes = columns.chain[rows]
-    order = np.lexsort((rows, columns.revision[rows], columns.valid_from[rows], codes))
-    rows, codes = rows[order], codes[order]
+    rows, codes = _in_chain_order(columns, rows)
     starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]])
     views = [
         ChainView(int(columns.chain[group[0]]), group, bool(columns.declared[group].any()))
@@ -120,5 +139,5 @@ def standing(
     if successor < float("inf"):
         return Standing(True, successor, "superseded")
     if chain is None:
-        return Standing(None, None, "unknown")
+        return UNKNOWN
     return Standing(False, None, "current")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -43,9 +43,13 @@ FIELDS: dict[str, type[Any]] = {
 
 def kind_code(kind: str) -> int:
     """Number that stands for a kind in the `kind` column."""
-    if kind not in KINDS:
+    code = _CODES.get(kind)
+    if code is None:
         raise InputError(f"kind: expected one of {', '.join(KINDS)}; found {kind!r}")
-    return KINDS.index(kind)
+    return code
+
+
+_CODES: dict[str, int] = {kind: code for code, kind in enumerate(KINDS)}
 
 
 class ColumnSource(ABC):
@@ -102,16 +106,23 @@ class Columns:
     closed_at: npt.NDArray[np.float64]
     chains: Sequence[str]
     source: ColumnSource
+    _masks: dict[str | None, npt.NDArray[np.bool_]] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.live)
 
     def where(self, kind: str | None = "fact", known_at: float | None = None) -> npt.NDArray[np.bool_]:
-        """Mask of the live rows of one kind (None: all but purged ones) that were recorded by `known_at`."""
-        mask = self.live.copy()
-        mask &= self.kind != kind_code("purged") if kind is None else self.kind == kind_code(kind)
+        """Mask of the live rows of one kind (None: all but purged ones) that were recorded by `known_at`.
+
+        It is read-only: most questions ask for the same one, which is computed once.
+        """
+        mask = self._masks.get(kind)
+        if mask is None:
+            mask = self.live & (self.kind != kind_code("purged") if kind is None else self.kind == kind_code(kind))
+            mask.flags.writeable = False
+            self._masks[kind] = mask
         if known_at is not None:
-            mask &= self.recorded_at <= known_at
+            mask = mask & (self.recorded_at <= known_at)
         return mask
 
     def ends(self, known_at: float | None = None) -> npt.NDArray[np.float64]:
@@ -175,6 +186,10 @@ def row_values(records: Sequence[Record], chain_codes: Sequence[int]) -> dict[st
     }
 
 
+_EARLY = 64
+"""Commits that wait for the ones before them; where more come, somebody else wrote what is missing."""
+
+
 class MemoryColumns(ColumnSource):
     """Columns of a store that has none of its own: built once from a scan, then kept up by its commits.
 
@@ -193,6 +208,8 @@ class MemoryColumns(ColumnSource):
         self._chains: list[str] = []
         self._codes: dict[str, int] = {}
         self._lock = threading.Lock()
+        self._value: Columns | None = None
+        self._early: dict[int, Commit] = {}
         self.head = head
         self._add(list(records))
 
@@ -223,19 +240,27 @@ class MemoryColumns(ColumnSource):
             self._arrays.kill(row)
 
     def apply(self, commit: Commit) -> bool:
-        """Take over one commit; False (and nothing done) if it does not follow this head."""
+        """Take over one commit, at once or as soon as the ones before it have come; False if it can't be taken over.
+
+        Threads may tell of their commits in another order than that in which they made them.
+        """
         with self._lock:
-            if commit.head != self.head + 1:
+            if commit.head <= self.head or len(self._early) == _EARLY:
                 return False
-            for id in commit.deleted:
-                self._kill(id)
-            self._add(commit.records)
-            self.head = commit.head
+            self._early[commit.head] = commit
+            while (following := self._early.pop(self.head + 1, None)) is not None:
+                for id in following.deleted:
+                    self._kill(id)
+                self._add(following.records)
+                self.head = following.head
+                self._value = None
             return True
 
     def columns(self) -> Columns:
         with self._lock:
-            return self._arrays.columns(self._scope, self.head, self._chains, self)
+            if self._value is None:
+                self._value = self._arrays.columns(self._scope, self.head, self._chains, self)
+            return self._value
 
     def ids(self, rows: Rows) -> list[str]:
         return [self._ids[row] for row in rows]

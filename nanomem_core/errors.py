@@ -22,20 +22,37 @@ Each class also inherits the builtin a caller would expect, so ``except ValueErr
     │   ├── LockTimeoutError (TimeoutError)    another process kept the lock for too long
     │   └── ReadOnlyError (PermissionError)    a write to a store opened for reading
     ├── EmbedderError                          an embedder failed or broke its contract
-    │   └── EmbedderMismatchError              the store holds vectors of another embedder
+    │   ├── EmbedderMismatchError              the store holds vectors of another embedder
+    │   └── WidthError                         a model's vectors are not as wide as was said or seen
     └── GeneratorError                         a language model failed or broke its contract
+        ├── BudgetError                        the budget of tokens is used up; the model was not asked
+        ├── EndpointError                      the server of a model can't be used; an EmbedderError as well
+        │   ├── BadResponseError               it answers, but not what its protocol says
+        │   ├── EndpointTimeoutError (TimeoutError)  it takes too long
+        │   ├── RefusedError                   it answers with a status that means no
+        │   │   ├── AuthenticationError (PermissionError)  the key is missing, wrong, or not enough
+        │   │   ├── ContextLengthError         the text is longer than the model can read
+        │   │   └── RateLimitedError           it was asked too often, or the quota is used up
+        │   └── UnreachableError (ConnectionError)  no connection, or one that breaks
+        └── ReplyError (ValueError)            what a model answered can't be used
 """
 
 from __future__ import annotations
 
 __all__ = [
+    "AuthenticationError",
+    "BadResponseError",
+    "BudgetError",
     "ClosedError",
     "ConfigError",
     "ConflictError",
+    "ContextLengthError",
     "CorruptionError",
     "DuplicateComponentError",
     "EmbedderError",
     "EmbedderMismatchError",
+    "EndpointError",
+    "EndpointTimeoutError",
     "FilterError",
     "FormatError",
     "GeneratorError",
@@ -46,11 +63,16 @@ __all__ = [
     "NotFoundError",
     "PluginError",
     "PluginLoadError",
+    "RateLimitedError",
     "ReadOnlyError",
+    "RefusedError",
+    "ReplyError",
     "StorageError",
     "TimeError",
     "UnknownComponentError",
+    "UnreachableError",
     "VetoError",
+    "WidthError",
 ]
 
 
@@ -170,7 +192,7 @@ class CorruptionError(StorageError):
 
     def __init__(self, path: str, offset: int | None, reason: str) -> None:
         where = path if offset is None else f"{path} at byte {offset}"
-        super().__init__(f"{where}: {reason}. Run `nanomem doctor {path}` to see all damage.")
+        super().__init__(f"{where}: {reason}. Run `nanomem doctor` to see all damage.")
         self.path = path
         self.offset = offset
         self.reason = reason
@@ -212,5 +234,117 @@ class EmbedderMismatchError(EmbedderError):
         self.given_dim = given_dim
 
 
+class WidthError(EmbedderError):
+    """A model's vectors are not as wide as was declared, or as its earlier ones were; none of the answer was used.
+
+    Attributes:
+        expected: numbers in a vector that were declared or seen before.
+        found: numbers in a vector that came.
+    """
+
+    def __init__(self, message: str, *, expected: int = 0, found: int = 0) -> None:
+        super().__init__(message)
+        self.expected = expected
+        self.found = found
+
+
 class GeneratorError(NanomemError):
     """A language model failed, or broke its contract."""
+
+
+class BudgetError(GeneratorError):
+    """The budget of tokens is used up; the model was not asked.
+
+    Attributes:
+        budget: tokens that were allowed.
+        used: tokens that were used before this call.
+    """
+
+    def __init__(self, budget: int, used: int) -> None:
+        super().__init__(
+            f"the token budget is used up: expected at most {budget} tokens; found {used} used already. Raise the "
+            "budget, or ask again in a new session"
+        )
+        self.budget = budget
+        self.used = used
+
+
+class ReplyError(GeneratorError, ValueError):
+    """What a model answered can't be used. Neither the message nor an attribute quotes the answer.
+
+    Attributes:
+        expected: the shape that was asked for.
+        found: what the answer was instead.
+    """
+
+    def __init__(self, expected: str, found: str) -> None:
+        super().__init__(f"answer of the model: expected {expected}; found {found}")
+        self.expected = expected
+        self.found = found
+
+
+class EndpointError(GeneratorError, EmbedderError):
+    """The server of a model can't be used. The message holds no key.
+
+    Generators and embedders share endpoints, so ``except GeneratorError`` and ``except EmbedderError`` both catch it.
+
+    Attributes:
+        url: the endpoint, without user, password and query; None if it is not known.
+        status: the HTTP status of the answer, None if there was none.
+        retry_after: seconds after which the server wants to be asked again, None if it does not say.
+    """
+
+    def __init__(
+        self, message: str, *, url: str | None = None, status: int | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.url = url
+        self.status = status
+        self.retry_after = retry_after
+
+
+class UnreachableError(EndpointError, ConnectionError):
+    """No connection to the endpoint, or one that breaks; or it was found dead a moment ago and is left alone."""
+
+
+class EndpointTimeoutError(EndpointError, TimeoutError):
+    """The endpoint takes longer than the time-out allows."""
+
+
+class BadResponseError(EndpointError):
+    """The endpoint answers, but not what its protocol says; `status` is None if the answer breaks off."""
+
+
+class RefusedError(EndpointError):
+    """The endpoint answers with a status that means no.
+
+    Attributes:
+        code: the provider's own word for what is wrong, such as ``model_not_found``, or None.
+        parameter: the field of the request that it complains of, or None.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        url: str | None = None,
+        status: int | None = None,
+        retry_after: float | None = None,
+        code: str | None = None,
+        parameter: str | None = None,
+    ) -> None:
+        super().__init__(message, url=url, status=status, retry_after=retry_after)
+        self.code = code
+        self.parameter = parameter
+
+
+class AuthenticationError(RefusedError, PermissionError):
+    """The key is missing or wrong, or does not allow this."""
+
+
+class RateLimitedError(RefusedError):
+    """The endpoint was asked too often, or a quota is used up; `retry_after` says when to come back, if it is known."""
+
+
+class ContextLengthError(RefusedError):
+    """The text is longer than the model can read."""

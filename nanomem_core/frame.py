@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
 
-from .chains import ChainView, Standing, read_chains, standing, visible
+from .chains import UNKNOWN, ChainView, Standing, holding, read_chains, standing, visible
 from .columns import Columns, kind_code
 from .errors import ConflictError
 from .filters import Filter
+from .insight import ChangeRow, find_changes
 from .records import Record, normalize_entity
 from .results import Entry, make_entry
 from .view import View
@@ -21,15 +22,16 @@ from .view import View
 __all__ = ["Frame"]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Frame:
-    """A read's view of one scope.
+    """A read's view of one scope. Not to be changed; it is made for every question, and a frozen one takes longer.
 
     Attributes:
         kind: the kind of records looked at, None for all.
         as_of: only what was true by then; None sets no limit.
         known_at: only what the memory had been told by then; None sets no limit.
         now: the present; what ends later has not ended.
+        holding: only what holds at the asked time, neither superseded nor ended.
     """
 
     columns: Columns
@@ -40,6 +42,7 @@ class Frame:
     entity: str | None = None
     as_of: float | None = None
     known_at: float | None = None
+    holding: bool = False
 
     @cached_property
     def visible(self) -> npt.NDArray[np.bool_]:
@@ -48,8 +51,10 @@ class Frame:
 
     @cached_property
     def allowed(self) -> npt.NDArray[np.bool_]:
-        """Mask of the visible rows that pass the filter and belong to the asked entity."""
+        """Mask of the visible rows that pass the filter, belong to the asked entity and, if so asked, hold."""
         mask = self.visible
+        if self.holding:
+            mask = holding(self.columns, mask, self.at, self.ends)
         if self.entity is not None:
             mask = mask & self.of_entity(self.entity)
         if self.filter is not None:
@@ -68,12 +73,26 @@ class Frame:
 
     def of_entity(self, entity: str) -> npt.NDArray[np.bool_]:
         """Mask of the rows whose chain is of `entity`, for whichever user and project."""
-        return np.isin(self.columns.chain, self.view.chains_of_entity(self.columns, normalize_entity(entity)))
+        mask = np.zeros(len(self.columns), np.bool_)
+        codes = self.view.chains_of_entity(self.columns, normalize_entity(entity))
+        mask[self.view.rows_of_chains(self.columns, codes)] = True
+        return mask
 
     def chains(self, rows: Iterable[int]) -> dict[int, ChainView]:
         """The visible chains that `rows` belong to."""
-        codes = {int(self.columns.chain[row]) for row in rows}
-        return read_chains(self.columns, codes, self.visible)
+        codes = self.columns.chain[np.fromiter(rows, np.intp)].tolist()
+        return read_chains(self.columns, codes, self.visible, partial(self.view.rows_of_chains, self.columns))
+
+    def changes(self, since: float, until: float | None) -> list[ChangeRow]:
+        """See `find_changes`; those of `allowed` rows."""
+        window = since, math.inf if until is None else until
+        candidates = np.union1d(
+            self.view.rows_between(self.columns, "valid_from", *window),
+            self.view.rows_between(self.columns, "valid_to", *window),
+        )
+        members = partial(self.view.rows_of_chains, self.columns)
+        found = find_changes(self.columns, self.visible, since, until, self.ends, candidates, members)
+        return [change for change in found if self.allowed[change.row]]
 
     def standing(self, row: int, chains: Mapping[int, ChainView]) -> Standing:
         """Where `row` stands at the asked times, given the `chains` of its rows."""
@@ -81,8 +100,7 @@ class Frame:
 
     def records(self, rows: Iterable[int]) -> dict[int, Record]:
         """The records of `rows`, in their order; left out where they can't be read, or don't belong here any more."""
-        found = self.view.read(self.columns.source, np.fromiter(rows, np.intp))
-        return {row: record for row, record in found if self._belongs(row, record)}
+        return dict(self.view.hits(self.columns.source, list(rows), self._belongs))
 
     def _belongs(self, row: int, record: Record) -> bool:
         """False for a newer version of a record (see `View.read`) that would not be found in this frame."""
@@ -95,20 +113,13 @@ class Frame:
             and (self.filter is None or not self.allowed[row] or self.filter.matches(record))
         )
 
-    def entries(
-        self,
-        rows: Iterable[int],
-        extra: Mapping[int, Mapping[str, Any]] | None = None,
-        chains: Mapping[int, ChainView] | None = None,
-    ) -> dict[int, Entry]:
-        """The entries of `rows`, in their order; `extra` holds further fields for some rows, `chains` their chains."""
+    def entries(self, rows: Iterable[int], chains: Mapping[int, ChainView] | None = None) -> dict[int, Entry]:
+        """The entries of `rows`, in their order; `chains` are their chains, where they are known."""
         rows = list(rows)
         chains = self.chains(rows) if chains is None else chains
-        extra = extra or {}
-        return {
-            row: make_entry(record, self.standing(row, chains), **extra.get(row, {}))
-            for row, record in self.records(rows).items()
-        }
+        if not chains and self.ends[rows].min(initial=math.inf) == math.inf:
+            return {row: make_entry(record, UNKNOWN) for row, record in self.records(rows).items()}
+        return {row: make_entry(record, self.standing(row, chains)) for row, record in self.records(rows).items()}
 
     def row(self, id: str) -> int | None:
         """The row of a live record, visible or not; None if the scope has no such record.

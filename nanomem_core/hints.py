@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["did_you_mean", "first_problem", "is_secret", "one_line"]
 
 _SECRET = re.compile(
-    r"(?:^|[_\-.])(?:api_?key|(?:access|secret|private)_?key|token|pass(?:word|wd|phrase)|secret|credentials?|authorization)$",
+    r"(?:^|[_\-.])(?:api[_-]?key|(?:access|secret|private)_?key|token|pass(?:word|wd|phrase)|secret|credentials?|authorization|headers)$",
     re.IGNORECASE,
 )
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .chains import ChainView, chain_rows
-from .columns import Columns
+from .chains import ChainView, chain_rows, read_chains
+from .columns import Columns, Rows
 
 __all__ = ["ChangeRow", "find_changes", "split_chain", "staleness_rows", "volatility_rows"]
 
@@ -40,27 +42,37 @@ def find_changes(
     since: float,
     until: float | None,
     ends: npt.NDArray[np.float64],
+    candidates: Rows,
+    members: Callable[[list[int]], Rows],
 ) -> list[ChangeRow]:
     """What happened in ``(since, until]``, the oldest first; events of one time in the order of writing.
 
-    `where` is the mask of all visible rows: predecessors may lie before the window.
+    Args:
+        where: mask of all visible rows: predecessors may lie before the window.
+        candidates: rows, each once, that are all that began or ended in the window, and may be others.
+        members: gives all rows of some chains, ascending.
     """
     last = math.inf if until is None else until
-    began = where & (columns.valid_from > since) & (columns.valid_from <= last)
-    ended = where & (ends > since) & (ends <= last) & (ends < math.inf)
+    rows = candidates[where[candidates]]
+    began = rows[(columns.valid_from[rows] > since) & (columns.valid_from[rows] <= last)]
+    ended = rows[(ends[rows] > since) & (ends[rows] <= last) & (ends[rows] < math.inf)]
+    chains = read_chains(columns, {*columns.chain[began].tolist(), *columns.chain[ended].tolist()}, where, members)
     previous: dict[int, int] = {}
-    touched = np.unique(columns.chain[began | ended])
-    members = where & np.isin(columns.chain, touched[touched >= 0])
-    for chain in chain_rows(columns, members):
-        rows = chain.rows.tolist()
-        previous.update(zip(rows[1:], rows, strict=False))
-        # A value whose successor came first was replaced then; its end is no event any more.
-        ended[chain.rows[:-1]] &= ends[chain.rows[:-1]] < columns.valid_from[chain.rows[1:]]
+    following: dict[int, int] = {}
+    for chain in chains.values():
+        own = chain.rows.tolist()
+        previous.update(zip(own[1:], own, strict=False))
+        following.update(pairwise(own))
     found = [
         ChangeRow(float(columns.valid_from[row]), row, "changed" if row in previous else "added", previous.get(row))
-        for row in np.flatnonzero(began).tolist()
+        for row in began.tolist()
     ]
-    found += [ChangeRow(float(ends[row]), row, "ended", None) for row in np.flatnonzero(ended).tolist()]
+    found += [
+        ChangeRow(float(ends[row]), row, "ended", None)
+        for row in ended.tolist()
+        # A value whose successor came first was replaced then; its end is no event any more.
+        if row not in following or ends[row] < columns.valid_from[following[row]]
+    ]
     return sorted(found, key=lambda change: (change.at, change.row))
 
 

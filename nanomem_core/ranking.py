@@ -18,8 +18,9 @@ import numpy.typing as npt
 from .chains import ChainView
 from .columns import Columns, Rows
 from .errors import InputError
+from .index.vectors import Fusion
 
-__all__ = ["DIRECTIONS", "Direction", "arrange", "fuse", "read_direction", "resolve_direction"]
+__all__ = ["DIRECTIONS", "Direction", "arrange", "check_direction", "fused", "read_direction", "resolve_direction"]
 
 Direction = Literal["newest", "previous", "oldest"]
 
@@ -40,30 +41,31 @@ NAMED_WEIGHT = 0.25
 """What the best BM25 score, the best cosine, and the entity that the question names add to a fused score."""
 
 
-def fuse(
-    cosine: npt.NDArray[np.floating],
-    bm25: npt.NDArray[np.floating],
-    span: tuple[float, float],
-    best: float,
-    named: npt.NDArray[np.bool_] | None = None,
-) -> npt.NDArray[np.float64]:
-    """One score a row from its cosine and its BM25 score; `span` and `best` are the least and the greatest cosine, and
-    the greatest BM25 score, of the rows that qualify. A score grows with its cosine, and means nothing for other rows.
+def fused(bm25: npt.NDArray[np.float32], span: tuple[float, float], best: float, named: Rows) -> Fusion:
+    """The score of a row by its cosine, its BM25 score, and whether it is among the rows `named`.
 
-    Both are first scaled to 0–1 over the qualified rows (BM25 by its maximum, since 0 means "no word in common"; the
-    cosine by its range, which differs from embedder to embedder), then added with fixed weights. Rows of `named` get
-    a fixed bonus. Weighted sums of scaled scores did better than reciprocal ranks on LoCoMo, see the decision record.
-    Source: Bruch, Gai and Ingber, "An Analysis of Fusion Functions for Hybrid Retrieval", ACM TOIS 42 (2023).
+    `span` and `best` are the least and the greatest cosine, and the greatest BM25 score, of the rows that qualify; the
+    score means nothing for other rows. Both are first scaled to 0–1 over the qualified rows (BM25 by its maximum, since
+    0 means "no word in common"; the cosine by its range, which differs from embedder to embedder), then added with
+    fixed weights. Rows of `named` get a fixed bonus. Weighted sums of scaled scores did better than reciprocal ranks
+    on LoCoMo, see the decision record. Source: Bruch, Gai and Ingber, "An Analysis of Fusion Functions for Hybrid
+    Retrieval", ACM TOIS 42 (2023).
     """
     low, high = span
-    scores = np.full(len(cosine), VECTOR_WEIGHT, np.float64)
-    if high > low:
-        scores *= (cosine - low) / (high - low)
-    if best > 0:
-        scores += TEXT_WEIGHT / best * bm25
-    if named is not None:
-        scores += NAMED_WEIGHT * named
-    return scores
+    factor = TEXT_WEIGHT / best if best > 0 else 0.0
+    bonus = np.float32(factor) * bm25
+    bonus[named] += np.float32(NAMED_WEIGHT)
+
+    def score(cosines: npt.NDArray[np.float32], rows: Rows) -> npt.NDArray[np.float64]:
+        scores = np.full(len(cosines), VECTOR_WEIGHT, np.float64)
+        if high > low:
+            scores *= (cosines - low) / (high - low)
+        scores += factor * bm25[rows]
+        if len(named):
+            scores += NAMED_WEIGHT * np.isin(rows, named)
+        return scores
+
+    return Fusion(VECTOR_WEIGHT / (high - low) if high > low else 0.0, bonus, score)
 
 
 _PREVIOUS = re.compile(r"\b(previous(ly)?|prior|just before|the one before|before (that|this|then|now)|last one)\b")
@@ -99,12 +101,15 @@ def resolve_direction(direction: str, question: str) -> Direction:
     Raises:
         InputError: an unknown direction.
     """
-    if direction == "current":
-        return read_direction(question)
-    if direction not in DIRECTIONS:
+    check_direction(direction)
+    return read_direction(question) if direction == "current" else DIRECTIONS[direction]
+
+
+def check_direction(direction: str) -> None:
+    """Raise InputError if `resolve_direction` would."""
+    if direction != "current" and direction not in DIRECTIONS:
         known = ", ".join(("current", *DIRECTIONS))
         raise InputError(f"temporal_direction: expected one of {known}; found {direction!r}")
-    return DIRECTIONS[direction]
 
 
 def arrange(

@@ -9,8 +9,8 @@ import os
 import re
 import time
 import unicodedata
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Literal, cast, get_args
 
 from .errors import InputError
@@ -27,6 +27,7 @@ __all__ = [
     "clean_metadata",
     "clean_text",
     "new_id",
+    "new_ids",
     "normalize_entity",
 ]
 
@@ -64,6 +65,9 @@ class Scope:
 
 def check_name(name: object, what: str) -> str:
     """`name` if it can stand in a file of any store, else InputError."""
+    # Nearly every name is like this, and every record that is written comes through here.
+    if type(name) is str and name.isascii() and 0 < len(name) <= MAX_NAME and "\0" not in name:
+        return name
     if not isinstance(name, str):
         raise InputError(f"{what}: expected a text; found {type(name).__name__}")
     if not name:
@@ -71,7 +75,7 @@ def check_name(name: object, what: str) -> str:
     if "\0" in name:
         raise InputError(f"{what}: a name can't hold a NUL character; found {name!r}")
     try:
-        length = len(name) if name.isascii() else len(name.encode("utf-8"))
+        length = len(name.encode("utf-8"))
     except UnicodeEncodeError:
         raise InputError(f"{what}: {name!r} holds an unpaired surrogate, which is no text") from None
     if length > MAX_NAME:
@@ -79,7 +83,7 @@ def check_name(name: object, what: str) -> str:
     return name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Record:
     """One thing that was remembered. Immutable; a store hands out the same value for the same id and version.
 
@@ -101,17 +105,53 @@ class Record:
 
     id: str
     text: str
-    kind: Kind = "fact"
-    entity: str | None = None
-    declared: bool = False
-    revision: int = 0
-    version: int = 0
-    valid_from: float = 0.0
-    valid_to: float | None = None
-    recorded_at: float = 0.0
-    closed_at: float | None = None
-    source: str = "user_input"
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    kind: Kind
+    entity: str | None
+    declared: bool
+    revision: int
+    version: int
+    valid_from: float
+    valid_to: float | None
+    recorded_at: float
+    closed_at: float | None
+    source: str
+    metadata: Mapping[str, Any]
+
+    def __init__(
+        self,
+        id: str,
+        text: str,
+        kind: Kind = "fact",
+        entity: str | None = None,
+        declared: bool = False,
+        revision: int = 0,
+        version: int = 0,
+        valid_from: float = 0.0,
+        valid_to: float | None = None,
+        recorded_at: float = 0.0,
+        closed_at: float | None = None,
+        source: str = "user_input",
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        # What a frozen dataclass does for each field takes seven times as long, for every record that is written or
+        # found. Nobody else can hold this object yet, so it may be of the class that can be changed meanwhile.
+        draft: Any = self
+        cls = self.__class__
+        _thaw(self, "__class__", _Draft)
+        draft.id = id
+        draft.text = text
+        draft.kind = kind
+        draft.entity = entity
+        draft.declared = declared
+        draft.revision = revision
+        draft.version = version
+        draft.valid_from = valid_from
+        draft.valid_to = valid_to
+        draft.recorded_at = recorded_at
+        draft.closed_at = closed_at
+        draft.source = source
+        draft.metadata = {} if metadata is None else metadata
+        draft.__class__ = cls
 
     @property
     def chain(self) -> str | None:
@@ -129,7 +169,7 @@ class Record:
         """This record with these numbers."""
         if (self.version, self.revision) == (version, revision):
             return self
-        # Every record that is written comes through here, and `dataclasses.replace` takes twice as long.
+        # Every record that is written comes through here, and `dataclasses.replace` takes several times as long.
         return Record(
             self.id, self.text, self.kind, self.entity, self.declared, revision, version, self.valid_from,
             self.valid_to, self.recorded_at, self.closed_at, self.source, self.metadata,
@@ -158,6 +198,15 @@ class Record:
 
 _FIELDS = tuple(f.name for f in fields(Record))
 
+
+class _Draft:
+    """A record that can still be changed: of the same layout, so that one can become the other."""
+
+    __slots__ = _FIELDS
+
+
+_thaw = object.__setattr__
+
 RESERVED_METADATA = frozenset(_FIELDS) - {"entity", "metadata"} | {"score", "cosine", "superseded"}
 """Metadata keys that would hide a field of the record; `entity` is allowed, since it declares the attribute."""
 
@@ -167,35 +216,50 @@ _ARGUMENT_FOR = {"source": "source=", "id": "id=", "valid_from": "timestamp=", "
 def check_record(record: Record) -> Record:
     """`record` if every field has its type and range, else InputError naming the field."""
     check_name(record.id, "id")
-    _check_text(record.text, "text")
-    _check_text(record.source, "source")
+    # Every record that is written comes through here, so what can be seen at once is not called for.
+    text, source, entity = record.text, record.source, record.entity
+    if type(text) is not str or not text.isascii():
+        _check_text(text, "text")
+    if type(source) is not str or not source.isascii():
+        _check_text(source, "source")
     if record.kind not in KINDS:
         raise InputError(f"kind: expected one of {', '.join(KINDS)}; found {record.kind!r}")
-    if record.entity is not None and record.entity != normalize_entity(record.entity):
-        raise InputError(f"entity: {record.entity!r} is not in normal form ({normalize_entity(record.entity)!r})")
-    for name, number in (("revision", record.revision), ("version", record.version)):
-        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**31:
-            raise InputError(f"{name}: expected a whole number from 0 to 2147483647; found {number!r}")
+    if entity is not None and entity != normalize_entity(entity):
+        raise InputError(f"entity: {entity!r} is not in normal form ({normalize_entity(entity)!r})")
+    _check_number(record.revision, "revision")
+    _check_number(record.version, "version")
     _check_seconds(record.valid_from, "valid_from")
     _check_seconds(record.recorded_at, "recorded_at")
     if record.valid_to is not None:
         _check_seconds(record.valid_to, "valid_to")
     if record.closed_at is not None:
         _check_seconds(record.closed_at, "closed_at")
-    if not isinstance(record.declared, bool):
+    if record.declared is not True and record.declared is not False:
         raise InputError(f"declared: expected True or False; found {record.declared!r}")
-    if not isinstance(record.metadata, Mapping):
-        raise InputError(f"metadata: expected a mapping; found {type(record.metadata).__name__}")
-    if record.metadata and not _is_flat(record.metadata):
+    metadata = record.metadata
+    if type(metadata) is not dict and not isinstance(metadata, Mapping):
+        raise InputError(f"metadata: expected a mapping; found {type(metadata).__name__}")
+    if metadata:
+        _check_metadata(metadata)
+    return record
+
+
+def _check_metadata(metadata: Mapping[str, Any]) -> None:
+    if not _is_flat(metadata):
         try:
-            json.dumps(dict(record.metadata), ensure_ascii=False, allow_nan=False).encode("utf-8")
+            json.dumps(dict(metadata), ensure_ascii=False, allow_nan=False).encode("utf-8")
         except (TypeError, ValueError, RecursionError) as error:
             raise InputError(f"metadata: expected JSON values (`clean_metadata` makes them); {error}") from None
-    if record.metadata:
-        for key in ("user_id", "project"):
-            if _SEPARATOR in str(record.metadata.get(key)):
-                raise InputError(f"metadata: {key} can't hold the control character U+001F, which parts chain keys")
-    return record
+    for key in ("user_id", "project"):
+        if key in metadata and _SEPARATOR in str(metadata[key]):
+            raise InputError(f"metadata: {key} can't hold the control character U+001F, which parts chain keys")
+
+
+def _check_number(number: object, what: str) -> None:
+    if type(number) is int and 0 <= number < 2**31:
+        return
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**31:
+        raise InputError(f"{what}: expected a whole number from 0 to 2147483647; found {number!r}")
 
 
 def _check_text(text: object, what: str) -> None:
@@ -209,6 +273,8 @@ def _check_text(text: object, what: str) -> None:
 
 
 def _check_seconds(value: object, what: str) -> None:
+    if type(value) is float and math.isfinite(value):
+        return
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise InputError(f"{what}: expected a finite number of unix seconds; found {value!r}")
 
@@ -216,16 +282,18 @@ def _check_seconds(value: object, what: str) -> None:
 def _is_flat(metadata: Mapping[str, Any]) -> bool:
     """True if all is plainly JSON: most metadata is, and then need not be written to see it."""
     for key, value in metadata.items():
-        if not (isinstance(key, str) and key.isascii()):
+        if type(key) is not str or not key.isascii():
             return False
         kind = type(value)
-        if not (
-            value is None
-            or kind is bool
-            or (kind is str and value.isascii())
-            or (kind is int and -(2**63) <= value < 2**63)
-            or (kind is float and math.isfinite(value))
-        ):
+        if kind is str:
+            plain = value.isascii()
+        elif kind is int:
+            plain = -(2**63) <= value < 2**63
+        elif kind is float:
+            plain = math.isfinite(value)
+        else:
+            plain = value is None or kind is bool
+        if not plain:
             return False
     return True
 
@@ -240,14 +308,14 @@ def clean_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     """
     if metadata is None:
         return {}
-    if not isinstance(metadata, Mapping):
+    if type(metadata) is not dict and not isinstance(metadata, Mapping):
         raise InputError(f"metadata: expected a mapping; found {type(metadata).__name__}")
-    for key in metadata:
-        if key in RESERVED_METADATA:
-            argument = _ARGUMENT_FOR.get(key)
-            advice = f"pass it as {argument}" if argument else f"rename it, for example to 'my_{key}'"
-            raise InputError(f"metadata: the key {key!r} is reserved for a field of the record; {advice}")
-    return cast("dict[str, Any]", _json_value(metadata))
+    if not RESERVED_METADATA.isdisjoint(metadata):
+        key = next(key for key in metadata if key in RESERVED_METADATA)
+        argument = _ARGUMENT_FOR.get(key)
+        advice = f"pass it as {argument}" if argument else f"rename it, for example to 'my_{key}'"
+        raise InputError(f"metadata: the key {key!r} is reserved for a field of the record; {advice}")
+    return dict(metadata) if _is_flat(metadata) else cast("dict[str, Any]", _json_value(metadata))
 
 
 def clean_text(text: str) -> str:
@@ -255,14 +323,19 @@ def clean_text(text: str) -> str:
 
     Such texts come from JSON that was cut inside an emoji.
     """
-    return text if _is_utf8(text) else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return (
+        text
+        if text.isascii() or _is_utf8(text)
+        else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    )
 
 
 def _is_utf8(text: str) -> bool:
     try:
-        return text.isascii() or bool(text.encode())
+        text.encode()
     except UnicodeEncodeError:
         return False
+    return True
 
 
 def _json_value(value: Any) -> Any:
@@ -317,4 +390,16 @@ def _is_gap(char: str) -> bool:
 
 def new_id() -> str:
     """A fresh id: 32 hex digits, 12 of the time in milliseconds and 20 random, so ids sort by age."""
-    return f"{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"
+    return next(new_ids(1))
+
+
+def new_ids(count: int) -> Iterator[str]:
+    """`count` ids as `new_id` makes them, all of the time at which the first is asked for."""
+    stamp = f"{time.time_ns() // 1_000_000:012x}"
+    random = os.urandom(_RANDOM * count).hex()
+    for start in range(0, len(random), 2 * _RANDOM):
+        yield stamp + random[start : start + 2 * _RANDOM]
+
+
+_RANDOM = 10
+"""Random bytes in an id."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from typing import Any
 
 from .chains import Standing
 from .records import Record
 
 __all__ = ["Entry", "SearchResults", "make_entry", "staleness_label"]
+
+_PLAIN = (str, int, float, bool, type(None))
 
 _DAY = 86400.0
 _MONTH = 30.44 * _DAY
@@ -33,14 +36,14 @@ class Entry(dict[str, Any]):
 
 
 def make_entry(record: Record, standing: Standing, **extra: Any) -> Entry:
-    """The entry of a record; `extra` is added at the end."""
+    """The entry of a record; `extra` is added at the end. It shares nothing that can be changed with the record."""
     return Entry(
         id=record.id,
         doc_id=record.id,
         text=record.text,
         kind=record.kind,
         source=record.source,
-        metadata=dict(record.metadata),
+        metadata={key: value if type(value) in _PLAIN else deepcopy(value) for key, value in record.metadata.items()},
         entity=record.entity,
         declared=record.declared,
         timestamp=record.valid_from,

@@ -40,6 +40,8 @@ def parse_time(value: TimeLike, name: str = "time") -> float:
     Raises:
         TimeError: `value` has another form or lies outside the years 1 to 9999; the message names `name`.
     """
+    if type(value) is float:
+        return _checked(value, name)
     if isinstance(value, (bool, bytes, bytearray)):
         raise TimeError(f"{name}: expected {_FORMS}; found {value!r}")
     if isinstance(value, datetime):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any, Literal
 
-from .interfaces import Embedder, Tagger
+from .interfaces import Embedder, Generator, Tagger
 from .memory import Memory
 from .pipeline.search import Mode
 from .registry.manager import PluginManager
@@ -36,6 +36,7 @@ class Vault(Memory):
         durability: Literal["fsync", "os"] = "fsync",
         read_only: bool = False,
         taggers: Sequence[Tagger | str | Mapping[str, Any]] = ("keyword",),
+        generator: Generator | str | Mapping[str, Any] | None = None,
         plugins: PluginManager | None = None,
         user: str = "default",
         agent: str = "default",
@@ -55,6 +56,7 @@ class Vault(Memory):
             storage,
             embedder,
             taggers=taggers,
+            generator=generator,
             plugins=plugins,
             user=user,
             agent=agent,

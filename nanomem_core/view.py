@@ -14,26 +14,44 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from .changes import Vectors
 from .columns import Columns, ColumnSource, Rows
-from .filters import ABSENT, MISSING, UNREAD, Filter, record_value
+from .filters import ABSENT, MISSING, UNREAD, Filter, ValueColumn, record_value
 from .index.lexical import LexicalIndex
 from .index.quantised import has_kernel
 from .index.vectors import FloatVectors, QuantisedVectors, VectorTable
 from .records import Record
 from .tokens import Tokenizer
 
-__all__ = ["View"]
+__all__ = ["View", "has_vectors"]
 
 _BATCH = 4096
 
+_MOST_KEPT = 4096
+"""Records that are kept, about."""
+
+_MANY_CHAINS = 256
+"""Chains whose rows are found sooner by a look at every row."""
+
+_GREATEST = float(np.finfo(np.float64).max)
+
+_LONGEST_KEPT = 4096
+"""Characters of a text that is kept."""
+
 _MOST_FLOATS = 1 << 20
 """Numbers that are held as float32; with more, reading a quarter of the bytes outweighs the second look."""
+
+
+def has_vectors(record: Record) -> bool:
+    """Whether a record gets vectors. A message gets none: it waits for a short time, and is embedded in its episode;
+    until then it is found by its words. So taking one in needs no embedder, which may be slow or out of reach.
+    """
+    return bool(record.text) and record.kind != "message"
 
 
 class _Values:
@@ -73,6 +91,34 @@ class _Column:
     values: Sequence[Any]
 
 
+class _Order(NamedTuple):
+    """The first rows by the numbers in one column, so that a question for a few looks at few."""
+
+    values: npt.NDArray[Any]
+    rows: npt.NDArray[np.uint32]
+
+    @classmethod
+    def of(cls, column: npt.NDArray[Any]) -> Self:
+        rows = np.argsort(column)
+        return cls(column[rows], rows.astype(np.uint32))
+
+    @property
+    def upto(self) -> int:
+        """How many rows there are; those that follow are looked at one by one."""
+        return len(self.rows)
+
+    def between(self, column: npt.NDArray[Any], low: float, high: float) -> Rows:
+        """The rows whose number in `column`, which may be older or newer, is greater than `low` and at most `high`."""
+        tail = column[self.upto :]
+        recent = np.flatnonzero((tail > low) & (tail <= high)) + self.upto
+        first, last = self.values.searchsorted(np.array((low, high), self.values.dtype), "right")
+        rows = self.rows[first:last].astype(np.intp)
+        return np.concatenate((rows[rows < len(column)], recent))
+
+
+_NO_ORDER = _Order(np.empty(0), np.empty(0, np.uint32))
+
+
 class View:
     """Derived indexes of one scope. Safe to use from several threads.
 
@@ -108,7 +154,9 @@ class View:
         self._vectors_upto = self._vectors_since = 0
         self._lexical = LexicalIndex(tokenizer)
         self._lexical_upto = self._lexical_since = 0
+        self._kept: tuple[ColumnSource | None, dict[int, Record]] = (None, {})
         self._values: dict[str, _Values] = {}
+        self._orders: dict[str, _Order] = {}
         self._chains: dict[str, list[int]] = {}
         self._chains_upto = 0
         self._entities: list[str] = []
@@ -120,13 +168,17 @@ class View:
             self._vectors_upto = self._lexical_upto = 0
             self._values = {}
             self._chains, self._chains_upto = {}, 0
+            self._orders = {}
             self._entities, self._alike = [], {}
 
-    def read(self, source: ColumnSource, rows: Rows) -> list[tuple[int, Record]]:
+    def read(
+        self, source: ColumnSource, rows: Rows, fits: Callable[[int, Record], bool] = lambda row, record: True
+    ) -> list[tuple[int, Record]]:
         """Each row with its record; left out where that is gone or damaged.
 
         Not every store keeps what was replaced. A row whose record was written again meanwhile comes with the newer
-        version rather than not at all, so that a record doesn't vanish from the answers for being corrected.
+        version, if `fits` accepts that, rather than not at all, so that a record doesn't vanish from the answers for
+        being corrected.
         """
         records = source.records(rows)
         if len(records) == len(rows):
@@ -134,19 +186,41 @@ class View:
         by_id = {record.id: record for record in records}
         pairs = zip(rows.tolist(), source.ids(rows), strict=True)
         found = [(row, by_id[id] if id in by_id else self._fetch(id)) for row, id in pairs if id]
-        return [(row, record) for row, record in found if record is not None]
+        return [(row, record) for row, record in found if record is not None and fits(row, record)]
+
+    def hits(
+        self, source: ColumnSource, rows: list[int], fits: Callable[[int, Record], bool]
+    ) -> list[tuple[int, Record]]:
+        """What `read` gives, for rows of an answer. Rows never change, so short records of late answers are kept."""
+        owner, kept = self._kept
+        if owner is not source or len(kept) > _MOST_KEPT:
+            self._kept = source, kept = source, {}
+        new = [row for row in rows if row not in kept]
+        if not new:
+            return [(row, kept[row]) for row in rows]
+        found = {row: kept[row] for row in rows if row in kept}
+        records = source.records(np.array(new, np.intp))
+        if len(records) == len(new):
+            found.update(zip(new, records, strict=True))
+            if len(new) <= _MOST_KEPT:
+                kept.update((row, found[row]) for row in new if len(found[row].text) <= _LONGEST_KEPT)
+        else:
+            found.update(self.read(source, np.array(new, np.intp), fits))
+        return [(row, found[row]) for row in rows if row in found]
 
     def vectors(self, columns: Columns) -> VectorTable:
         """The vectors of all rows that were live when they were first asked for."""
         with self._lock:
             self._follow(columns)
+            if 0 < len(columns) == self._vectors_upto:
+                return self._vectors
             if _must_begin(columns, self._vectors_upto, self._vectors_since) or self._outgrown(columns):
                 self._begin_vectors(columns)
             for stop, rows in _runs(columns, self._vectors_upto):
                 if self._embed is None:
                     matrix, owners = columns.source.vectors(rows)
                 else:
-                    found = [(row, record) for row, record in self.read(columns.source, rows) if record.text]
+                    found = [(row, record) for row, record in self.read(columns.source, rows) if has_vectors(record)]
                     matrices = self._embed([record for _, record in found])
                     owners = np.repeat([row for row, _ in found], [len(m) for m in matrices]).astype(np.intp)
                     matrix = np.concatenate(matrices) if matrices else np.empty((0, self._dim()), np.float32)
@@ -224,12 +298,34 @@ class View:
                 self._alike[entity] = (names, len(self._entities))
             return [code for name in names for code in self._chains.get(name, ())]
 
-    def filter_mask(self, columns: Columns, filter: Filter) -> npt.NDArray[np.bool_]:
-        """True for each row whose record passes `filter`; False for rows that could not be read."""
+    def rows_of_chains(self, columns: Columns, codes: Sequence[int]) -> Rows:
+        """The rows of the chains `codes`, ascending, live or not."""
+        if not codes:
+            return np.empty(0, np.intp)
+        if len(codes) > _MANY_CHAINS:
+            return np.flatnonzero(np.isin(columns.chain, codes))
+        order = self._ordered(columns, "chain")
+        return np.sort(np.concatenate([order.between(columns.chain, code - 1, code) for code in codes]))
+
+    def rows_between(self, columns: Columns, name: str, low: float, high: float) -> Rows:
+        """The rows whose number in the column `name` is greater than `low`, and at most `high` and finite, live or
+        not."""
+        return self._ordered(columns, name).between(getattr(columns, name), low, min(high, _GREATEST))
+
+    def _ordered(self, columns: Columns, name: str) -> _Order:
+        with self._lock:
+            self._follow(columns)
+            order = self._orders.get(name, _NO_ORDER)
+            if len(columns) > order.upto + max(_BATCH, order.upto // 8):
+                order = self._orders[name] = _Order.of(getattr(columns, name))
+            return order
+
+    def values(self, columns: Columns, keys: Iterable[str]) -> dict[str, ValueColumn]:
+        """The value of each of `keys` in every row, as `record_value` reads it."""
         count = len(columns)
         with self._lock:
             self._follow(columns)
-            held = {key: self._values.get(key, _Values(count)) for key in filter.names()}
+            held = {key: self._values.get(key, _Values(count)) for key in keys}
             for key, values in held.items():
                 if _must_begin(columns, values.upto, values.since):
                     held[key] = _Values(count)
@@ -238,7 +334,12 @@ class View:
                 found = self.read(columns.source, rows)
                 for key, values in held.items():
                     values.extend(stop, ((row, record_value(record, key)) for row, record in found))
-            seen = {key: _Column(values.codes[:count], values.values) for key, values in held.items()}
+            return {key: _Column(values.codes[:count], values.values) for key, values in held.items()}
+
+    def filter_mask(self, columns: Columns, filter: Filter) -> npt.NDArray[np.bool_]:
+        """True for each row whose record passes `filter`; False for rows that could not be read."""
+        with self._lock:
+            seen = self.values(columns, filter.names())
             mask = filter.mask(seen)
             for column in seen.values():
                 mask &= column.codes != UNREAD

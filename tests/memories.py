@@ -14,11 +14,14 @@ from nanomem_core.memory import Memory
 from nanomem_core.registry.manager import PluginManager
 from nanomem_core.testing.fakes import DictStorage, FrozenClock, HashEmbedder
 from nanomem_plugins.arena.storage import ArenaStorage
+from nanomem_plugins.jsonl.storage import JsonlStorage
 from nanomem_plugins.lexical.embedder import LexicalEmbedder
+from nanomem_plugins.markdown.storage import MarkdownStorage
 
 __all__ = [
     "DAY",
     "EMPLOYERS",
+    "EVERY_STORE",
     "STORES",
     "CountingEmbedder",
     "Shelf",
@@ -28,12 +31,14 @@ __all__ = [
     "embedder",
     "memory",
     "shelf",
+    "storage_in",
     "store",
     "texts",
 ]
 
 DAY = 86_400.0
 STORES = ("dict", "arena")
+EVERY_STORE = (*STORES, "jsonl", "markdown")
 EMPLOYERS = ("Worked for Acme Corp", "Worked for Birch Labs", "Worked for Cedar & Sons")
 
 
@@ -82,6 +87,15 @@ class DictStorageOnDisk(DictStorage):
         return self._folder
 
 
+def storage_in(folder: Path, store: str, **options: Any) -> Storage:
+    """The store of that name in `folder`, in one of the forms that several may open at once."""
+    if store == "jsonl":
+        return JsonlStorage(folder / "lines", **options)
+    if store == "markdown":
+        return MarkdownStorage(folder / "notes", **options)
+    return ArenaStorage(path=folder / "memory.dat", **options)
+
+
 class Shelf:
     """Opens memories over one store, again and again; all that were opened are closed at the end of a test."""
 
@@ -94,7 +108,9 @@ class Shelf:
 
     def storage(self) -> Storage:
         if self.store == "arena":
-            return ArenaStorage(path=self.folder / "memory.dat", durability="os")
+            return storage_in(self.folder, self.store, durability="os")
+        if self.store != "dict":
+            return storage_in(self.folder, self.store)
         storage = DictStorageOnDisk(self.folder, self._first)
         self._first = self._first or storage
         return storage

@@ -23,11 +23,13 @@ SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
 CONTRACTS: dict[str, dict[str, Any]] = {contract["id"]: contract for contract in SETTINGS["contracts"]}
 
 PUBLIC = {
+    "aio",
     "changes",
     "columns",
     "errors",
     "fileio",
     "hookspecs",
+    "http",
     "interfaces",
     "records",
     "times",

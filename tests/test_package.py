@@ -172,6 +172,6 @@ def test_every_entry_point_of_the_wheel_can_be_loaded(entries: EntryPoints) -> N
 
 def test_each_bundled_plugin_is_offered_by_an_entry_point_of_its_name(entries: EntryPoints) -> None:
     folders = {path.parent.name for path in SOURCES[1].glob("*/__init__.py")}
-    assert {(entry.name, entry.value) for entry in entries.select(group="nanomem.plugins")} == {
+    assert {(entry.name, entry.module) for entry in entries.select(group="nanomem.plugins")} == {
         (name, f"nanomem_plugins.{name}") for name in folders
     }

@@ -79,6 +79,13 @@ class Session:
         else:
             self._settings[option] = value
 
+    def copy(self) -> Session:
+        """A session with the same options, to override some of them."""
+        other = Session(self.config, None, None, None)
+        other._settings.update(self._settings)
+        other._scope.update(self._scope)
+        return other
+
     @property
     def named_scope(self) -> dict[str, str]:
         """``user`` and ``agent``, where they were given."""
@@ -107,7 +114,7 @@ class Session:
         """The plugins, loaded; those that can't be used are named on stderr. With strict settings, using any raises."""
         from ..registry.manager import PluginManager
 
-        manager = PluginManager.discover(self.settings.plugins)
+        manager = PluginManager.discover(self.settings.plugins, data_dir=self.settings.data_dir)
         # A plugin that prints when it is imported must not mix with the results.
         with contextlib.redirect_stdout(sys.stderr):
             statuses = manager.statuses

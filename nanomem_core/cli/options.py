@@ -9,18 +9,21 @@ from typing import Any
 
 import click
 
+from ..config.model import component
 from ..errors import FilterError, TimeError
 from ..filters import parse_filter
 from ..times import parse_time
 from .common import Failure, Session, pass_session
 
 __all__ = [
+    "COMPONENT",
     "TIME",
     "Command",
     "as_of_option",
     "confirm",
     "entity_option",
     "filter_option",
+    "generator_option",
     "ids_option",
     "known_at_option",
     "memory_command",
@@ -76,7 +79,7 @@ _GLOBAL_OPTIONS = (
 )
 
 
-def _override(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+def _override(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     session = ctx.find_object(Session)
     if session is not None and value is not None:
         session.override(str(param.name), value)
@@ -94,6 +97,20 @@ class _Time(click.ParamType):  # type: ignore[type-arg]  # generic since click 8
 
 TIME = _Time()
 """Unix seconds of what `parse_time` reads."""
+
+
+class _Component(click.ParamType):  # type: ignore[type-arg]
+    name = "component"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return component(json.loads(value)) if str(value).lstrip().startswith("{") else value
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+COMPONENT = _Component()
+"""A component setting: a name, or a JSON object with `use` and options."""
 
 
 class _Assignments(click.ParamType):  # type: ignore[type-arg]
@@ -171,6 +188,14 @@ entity_option: Decorator = click.option("--entity", metavar="NAME", help="Only v
 as_of_option: Decorator = click.option("--as-of", type=TIME, metavar="WHEN", help="Only what was true by then.")
 known_at_option: Decorator = click.option(
     "--known-at", type=TIME, metavar="WHEN", help="Only what the memory had been told by then."
+)
+generator_option: Decorator = click.option(
+    "--generator",
+    type=COMPONENT,
+    metavar="NAME|JSON",
+    expose_value=False,
+    callback=_override,
+    help="The model that answers, in place of the one that is set.",
 )
 ids_option: Decorator = click.option("--ids", is_flag=True, help="Also show the ids.")
 yes_option: Decorator = click.option("-y", "--yes", is_flag=True, help="Don't ask.")

@@ -1,4 +1,4 @@
-"""``nanomem search``, ``history``, ``as-of`` and ``get``: what is remembered."""
+"""``nanomem search``, ``history``, ``as-of``, ``get`` and ``context``: what is remembered."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from ..errors import NotFoundError
+from ..pipeline.context import estimate_tokens
 from ..pipeline.search import MODES
 from ..records import KINDS
 from ..results import SearchResults
@@ -16,7 +17,7 @@ from .opening import opened
 from .options import TIME, as_of_option, entity_option, filter_option, ids_option, known_at_option, memory_command
 from .show import count, date, labelled, plain, print_entries, print_table, shown_text, standing
 
-__all__ = ["as_of", "get", "history", "search"]
+__all__ = ["as_of", "context", "get", "history", "search"]
 
 _ALL_KINDS = [*(kind for kind in KINDS if kind != "purged"), "all"]
 
@@ -27,6 +28,12 @@ mode_option = click.option(
 min_score_option = click.option(
     "--min-score", type=float, default=0.0, metavar="COSINE", help="Least similarity of an answer."
 )
+neighbours_option = click.option(
+    "--neighbours",
+    is_flag=True,
+    help="Let each record gain from those that were told just before and after it: for turns of conversations.",
+)
+multihop_option = click.option("--multihop", is_flag=True, help="Search once more for what the first hits mention.")
 
 
 @memory_command(
@@ -42,6 +49,8 @@ min_score_option = click.option(
 @top_k_option
 @mode_option
 @min_score_option
+@neighbours_option
+@multihop_option
 @filter_option()
 @entity_option
 @as_of_option
@@ -229,3 +238,45 @@ def _print_record(entry: Any) -> None:
         if value not in (None, ""):
             click.echo(plain(f"{name}: {value}"))
     click.echo(plain(entry.text))
+
+
+@memory_command(
+    "context",
+    keys=("query", "tokens", "text"),
+    examples=(
+        "nanomem context",
+        'nanomem context "what can I cook tonight?" --max-tokens 500',
+    ),
+)
+@click.argument("query", required=False)
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(min=0),
+    default=2000,
+    show_default=True,
+    metavar="N",
+    help="Length at most, estimated from the characters.",
+)
+@click.option(
+    "--guaranteed",
+    multiple=True,
+    default=("correction",),
+    show_default=True,
+    metavar="CATEGORY",
+    help="A category whose facts come first; may be repeated.",
+)
+@filter_option()
+@as_of_option
+@known_at_option
+def context(session: Session, as_json: bool, query: str | None, **options: Any) -> None:
+    """Write what is remembered as a text for a prompt: summaries, then facts.
+
+    With QUERY the facts that answer it best come first, without it those of the highest confidence. Values that no
+    longer hold are left out, unless QUERY asks about the past.
+    """
+    with opened(session, "read" if query is None else "ask") as memory:
+        text = memory.context(query, **options)
+    if as_json:
+        echo_json({"query": query, "tokens": estimate_tokens(text), "text": text})
+    elif text:
+        click.echo(plain(text))

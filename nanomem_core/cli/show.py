@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -105,11 +107,48 @@ def table(*headers: str) -> Table:
 
 
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print a table; what is no text is shown as its ``str``, None as nothing."""
+    """Print a table like `table`; what is no text is shown as its ``str``, None as nothing. Off a terminal every row is
+    one line, whatever its length, but for the line breaks in a text."""
+    cells = [["" if cell is None else plain(str(cell)) for cell in row] for row in rows]
+    if not sys.stdout.isatty():
+        # Importing rich takes longer than a search, and there is nothing to wrap or to colour.
+        print(*_aligned(headers, cells), sep="\n")  # click.echo() writes UTF-8 to what is said to be ASCII
+        return
     made = table(*headers)
-    for row in rows:
-        made.add_row(*("" if cell is None else plain(str(cell)) for cell in row))
+    for row in cells:
+        made.add_row(*row)
     console().print(made)
+
+
+def _aligned(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """The lines of a table."""
+    names = [header.removeprefix(">") for header in headers]
+    lines = [
+        line
+        for row in (names, *rows)
+        for line in zip_longest(*(cell.expandtabs().split("\n") for cell in row), fillvalue="")
+    ]
+    widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
+    rule = "\u2500" if "utf" in (sys.stdout.encoding or "").lower() else "-"
+    for number, line in enumerate(lines):
+        padded = [
+            " " * (width - _width(cell)) + cell if header != name else cell + " " * (width - _width(cell))
+            for cell, width, header, name in zip(line, widths, headers, names, strict=True)
+        ]
+        yield "   ".join(padded)
+        if number == 0:
+            yield rule * (sum(widths) + 3 * (len(widths) - 1))
+
+
+def _width(text: str) -> int:
+    """How many columns of a terminal a text without control characters takes."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import category, east_asian_width
+
+    return sum(
+        0 if category(char) in ("Mn", "Me", "Cf") else 2 if east_asian_width(char) in "WF" else 1 for char in text
+    )
 
 
 def print_entries(

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ..config.model import component
 from ..interfaces import Damage
 from .common import Session, echo_json
 from .opening import opened, opened_storage, progress_bar
-from .options import filter_option, memory_command
+from .options import COMPONENT, filter_option, memory_command
 from .show import count, print_table, size
 
 __all__ = ["compact", "doctor", "inspect", "reembed", "stats"]
@@ -83,13 +81,15 @@ def doctor(ctx: click.Context, session: Session, as_json: bool, path: str | None
     if as_json:
         echo_json({"damage": [_as_json(each) for each in found], "left": len(left), "quarantine": quarantine})
     else:
-        _print_damage(found)
-        if not found:
-            click.echo("No damage was found.")
-        elif repair:
+        _print_damage(found or left)
+        if repair and found:
             click.echo(f"Set aside {count(len(found), 'damaged place')} in {', '.join(quarantine)}; {len(left)} left.")
+        elif repair and left:
+            click.echo(f"{count(len(left), 'damaged place')}; nothing can be set aside without you.")
+        elif found:
+            click.echo(f"{count(len(found), 'damaged place')}; `nanomem doctor --repair` sets aside what it can.")
         else:
-            click.echo(f"{count(len(found), 'damaged place')}; `nanomem doctor --repair` sets them aside.")
+            click.echo("No damage was found.")
     ctx.exit(1 if left else 0)
 
 
@@ -134,14 +134,21 @@ def compact(session: Session, as_json: bool) -> None:
         'nanomem reembed --to \'{"use": "lexical", "dim": 1024}\'',
     ),
 )
-@click.option("--to", "--embedder", "to", metavar="NAME|JSON", help="The embedder; the one of the settings by default.")
-def reembed(session: Session, as_json: bool, to: str | None) -> None:
+@click.option(
+    "--to",
+    "--embedder",
+    "to",
+    type=COMPONENT,
+    metavar="NAME|JSON",
+    help="The embedder; the one of the settings by default.",
+)
+def reembed(session: Session, as_json: bool, to: Any) -> None:
     """Compute the vectors of all records anew with another embedder.
 
     The old vectors stay in use until all are done. If it is interrupted, the same command goes on where it stopped.
     """
     if to is not None:
-        session.override("embedder", _embedder(to))
+        session.override("embedder", to)
     with opened(session, "change") as memory, progress_bar("embedding") as progress:
         number = memory.reembed(progress)
         embedder, dim = memory.embedder.id, memory.embedder.dim
@@ -151,10 +158,3 @@ def reembed(session: Session, as_json: bool, to: str | None) -> None:
     click.echo(f"Embedded {count(number, 'record')}; the store now holds vectors of {embedder} ({dim} dimensions).")
     if to is not None:
         click.echo("From now on the setting `embedder` must name it.")
-
-
-def _embedder(to: str) -> Any:
-    try:
-        return component(json.loads(to)) if to.lstrip().startswith("{") else to
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--to") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,14 +12,15 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from ..errors import ConfigError
+from ..errors import ConfigError, InputError
 from ..hints import did_you_mean, first_problem
 from .files import CONFIG_VARIABLE, PROJECT_FILE, read_settings_file, user_file
-from .model import COMPONENTS, Settings
+from .model import COMPONENTS, Settings, component
 
-__all__ = ["PRECEDENCE", "LoadedSettings", "flatten", "load_settings", "settings_files"]
+__all__ = ["PRECEDENCE", "LoadedSettings", "flatten", "load_settings", "settings_files", "settings_of"]
 
 ENVIRONMENT_PREFIX = "NANOMEM_"
+_DEFAULT = "default"
 
 Keys = tuple[str, ...]
 Values = dict[Keys, tuple[Any, str]]
@@ -77,16 +79,43 @@ def load_settings(
     if isinstance(data_dir, (str, os.PathLike)):
         merged["data_dir",] = (request.cwd / Path(data_dir).expanduser(), origin)
     _refuse_unknown(merged)
+    return LoadedSettings(
+        _checked(merged), MappingProxyType({".".join(keys): origin for keys, (_, origin) in sorted(merged.items())})
+    )
+
+
+def _checked(merged: Values) -> Settings:
+    # Pydantic takes longer to build its validators than a search takes. So where nothing is set but components, which
+    # need none, what is set is checked here; the defaults are right already.
+    tree = _nested({keys: value for keys, value in merged.items() if value[1] != _DEFAULT or keys[0] in COMPONENTS})
+    data_dir = tree.get("data_dir", merged["data_dir",][0])
+    if tree.keys() <= {"data_dir", *COMPONENTS} and isinstance(data_dir, Path):
+        with contextlib.suppress(ValueError):  # told below
+            parts = {name: None if tree[name] is None else component(tree[name]) for name in COMPONENTS}
+            if None not in (parts["storage"], parts["embedder"]):
+                return Settings.model_construct(data_dir=data_dir, **parts)
     try:
-        settings = Settings.model_validate(_nested(merged))
+        return Settings.model_validate(_nested(merged))
     except ValidationError as error:
         where, problem = first_problem(error)
         keys = next((keys for keys in merged if _overlap(keys, tuple(map(str, where)))), ())
         key, source_name = ".".join(keys), merged[keys][1]
         raise ConfigError(f"setting {key}: {problem} ({source_name})", key=key, source=source_name) from error
-    return LoadedSettings(
-        settings, MappingProxyType({".".join(keys): origin for keys, (_, origin) in sorted(merged.items())})
-    )
+
+
+def settings_of(source: str | os.PathLike[str] | Settings | None, arguments: Mapping[str, Any]) -> Settings:
+    """What a program gives to open something: settings as they are; else those of a file (None: of the files and
+    variables that apply here), and `arguments` before all others.
+
+    Raises:
+        ConfigError: a setting is wrong.
+        InputError: settings as an object, and arguments beside.
+    """
+    if not isinstance(source, Settings):
+        return load_settings(source, arguments=arguments).settings
+    if arguments:
+        raise InputError(f"settings are given as an object or as arguments ({', '.join(arguments)}), not both")
+    return source
 
 
 def settings_files(
@@ -147,7 +176,7 @@ def _file(path: Path | None, required: bool) -> Values:
 
 
 def _defaults(request: _Request) -> Values:
-    return {keys: (value, "default") for keys, value in flatten(Settings().model_dump())}
+    return {keys: (value, _DEFAULT) for keys, value in flatten(Settings.model_construct())}
 
 
 PRECEDENCE: tuple[Callable[[_Request], Values], ...] = (
@@ -161,13 +190,13 @@ PRECEDENCE: tuple[Callable[[_Request], Values], ...] = (
 """The sources; an earlier one counts before a later one."""
 
 
-def flatten(tree: Mapping[str, Any], above: Keys = ()) -> Iterator[tuple[Keys, Any]]:
-    """Every value in nested mappings by its keys from the outside in.
+def flatten(tree: Mapping[str, Any] | BaseModel, above: Keys = ()) -> Iterator[tuple[Keys, Any]]:
+    """Every value in nested mappings, or models, by its keys from the outside in.
 
     An empty mapping is a value of an option; of a whole group it sets nothing.
     """
-    for name, value in tree.items():
-        if isinstance(value, Mapping) and (value or not above):
+    for name, value in tree.items() if isinstance(tree, Mapping) else tree:
+        if isinstance(value, BaseModel) or (isinstance(value, Mapping) and (value or not above)):
             yield from flatten(value, (*above, name))
         else:
             yield (*above, name), value

@@ -9,14 +9,18 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 from ..errors import LockTimeoutError, StorageError
+from .turns import Turns, pauses
 
 __all__ = ["Lock"]
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.0001, 0.001
-"""Seconds between two attempts, which double; no system has a call that waits for a file lock with a time-out."""
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+
+_LONGEST_PAUSE = 0.001
+"""Seconds between two attempts, at most; no system has a call that waits for a file lock with a time-out."""
 
 if sys.platform == "win32":
     import msvcrt
@@ -55,17 +59,27 @@ class Lock:
     Args:
         path: the lock file.
         timeout: seconds to wait for each of thread and process before LockTimeoutError.
+        queue: a file that makes processes which name it too go in turn; without it, luck decides who waits how long.
     """
 
-    def __init__(self, path: str | os.PathLike[str], timeout: float = 30.0) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        timeout: float = 30.0,
+        queue: str | os.PathLike[str] | None = None,
+    ) -> None:
         self.path = os.fspath(path)
         self.timeout = timeout
+        self._turns = None if queue is None else Turns(queue)
         # Threads wait for each other without polling.
         self._threads = threading.Lock()
         self._descriptor = -1
 
-    def acquire(self, timeout: float | None = None) -> None:
+    def acquire(self, timeout: float | None = None, when_next: Callable[[], object] = lambda: None) -> None:
         """Wait for the lock, at most `timeout` seconds (None: the lock's own time-out; 0: don't wait).
+
+        Args:
+            when_next: called without the lock, if others had it, once this is the next in a queue to get it.
 
         Raises:
             LockTimeoutError: somebody else kept it.
@@ -77,9 +91,14 @@ class Lock:
             raise self._timed_out(limit, "another thread of this process")
         try:
             # Opened each time: whoever inherits a descriptor in a fork would own the same lock.
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o600)
             try:
-                self._wait(descriptor, deadline, limit)
+                if self._turns is None or limit <= 0:
+                    self._wait(descriptor, deadline, limit)
+                elif not self._turns.is_empty() or not _try_lock(descriptor):
+                    with self._turns.waiting(deadline):
+                        when_next()
+                        self._wait(descriptor, deadline, limit)
             except BaseException:
                 os.close(descriptor)
                 raise
@@ -91,13 +110,10 @@ class Lock:
             raise
 
     def _wait(self, descriptor: int, deadline: float, limit: float) -> None:
-        pause = _FIRST_PAUSE
-        while not _try_lock(descriptor):
-            rest = deadline - time.monotonic()
-            if rest <= 0:
-                raise self._timed_out(limit, "another process")
-            time.sleep(min(pause, rest))
-            pause = min(2 * pause, _LONGEST_PAUSE)
+        for _ in pauses(deadline, _LONGEST_PAUSE):
+            if _try_lock(descriptor):
+                return
+        raise self._timed_out(limit, "another process")
 
     def release(self) -> None:
         """Let the next one in."""

@@ -34,6 +34,7 @@ MAX_COMPONENT = 120
 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.@+")
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|$)")
+_SEPARATORS = frozenset("/\\:\0")
 _DIGEST_MARK = "="
 _DIGEST_LENGTH = 32
 _ESCAPED = re.compile(r"(?:%[0-9a-f]{2})+|\^.")
@@ -92,14 +93,15 @@ def confined(root: str | os.PathLike[str], *parts: str) -> Path:
         InputError: a part is empty, ``.`` or ``..``, or holds a separator, a drive or a NUL.
         StorageError: an entry on the way is a symbolic link (or a junction on Windows).
     """
-    path = Path(root)
+    # Texts, not Path objects, on the way: every file that is read or written passes here.
+    path = os.fspath(root)
     for part in parts:
-        if part in ("", ".", "..") or any(char in part for char in "/\\:\0"):
+        if part in ("", ".", "..") or not _SEPARATORS.isdisjoint(part):
             raise InputError(f"path: expected the name of one entry below {root}; found {part!r}")
-        path = path / part
+        path = os.path.join(path, part)
         if _is_link(path):
             raise StorageError(f"{path} is a link, which is never followed; remove it, or move its target here")
-    return path
+    return Path(path)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -149,9 +151,9 @@ def _cut(parts: list[str], room: int) -> str:
     return "".join(kept)
 
 
-def _is_link(path: Path) -> bool:
+def _is_link(path: str) -> bool:
     try:
-        info = path.lstat()
+        info = os.lstat(path)
     except FileNotFoundError:
         return False
     junction: int | None = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", None)

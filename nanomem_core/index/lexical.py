@@ -5,9 +5,9 @@ which is merged into the main part when it has grown to an eighth of it. So addi
 there already, and a query reads the postings of its terms and a short tail.
 
 An index may be kept in a file, so that a new process need not read every text. Layout, little-endian: magic
-``NMWORDS1``, u32 CRC-32 of what follows from byte 16 on, u32 zero, 16 bytes that tell of which texts it is, u64 rows,
+``NMWORDS2``, u32 CRC-32 of what follows from byte 16 on, u32 zero, 16 bytes that tell of which texts it is, u64 rows,
 u64 terms, u64 postings; then for each term the BLAKE2b (8 bytes) of its UTF-8, i64 starts (one more than terms), u32
-lengths of rows, u32 rows and u16 counts of postings. No word stands in it as such.
+lengths of rows, u32 rows and u8 counts of postings. No word stands in it as such.
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ _B = 0.4
 """How far a long text is held back, from 0 (not at all) to 1 (in proportion to its length)."""
 
 _Uint32s = npt.NDArray[np.uint32]
-_Uint16s = npt.NDArray[np.uint16]
+_Uint8s = npt.NDArray[np.uint8]
 
 _SMALLEST_TAIL = 4096
-_MOST_COUNTED = np.iinfo(np.uint16).max
+_MOST_COUNTED = np.iinfo(np.uint8).max
+"""Further occurrences of a term in a text would raise its score by less than a hundredth."""
 
 
-_MAGIC = b"NMWORDS1"
+_MAGIC = b"NMWORDS2"
 _HEADER = struct.Struct("<8sI4x16sQQQ")
 _UNCHECKED = 16
 """Bytes of the header up to the first that the checksum covers."""
@@ -106,11 +107,11 @@ class LexicalIndex:
         # The main part: the postings of term t are those from _starts[t] to _starts[t + 1], rows ascending.
         self._starts = np.zeros(1, np.int64)
         self._rows = np.empty(0, np.uint32)
-        self._counts = np.empty(0, np.uint16)
+        self._counts = np.empty(0, np.uint8)
         # The tail, with room to grow.
         self._tail_terms = np.empty(0, np.uint32)
         self._tail_rows = np.empty(0, np.uint32)
-        self._tail_counts = np.empty(0, np.uint16)
+        self._tail_counts = np.empty(0, np.uint8)
         self._tail_size = 0
 
     def __len__(self) -> int:
@@ -214,9 +215,11 @@ class LexicalIndex:
             terms = [term for token in tokens if (term := self._vocabulary.find(token)) is not None]
             rows, counts, owners = self._postings(terms)
             lengths = self._lengths[: len(where)]
-        inside = rows < len(where)
-        inside[inside] = where[rows[inside]]
-        rows, counts, owners = rows[inside], counts[inside], owners[inside]
+            whole = len(where) == self._size and bool(where.all())
+        if not whole:
+            inside = rows < len(where)
+            inside[inside] = where[rows[inside]]
+            rows, counts, owners = rows[inside], counts[inside], owners[inside]
         if not len(rows):
             return np.zeros(len(where), np.float32)
         texts = np.count_nonzero(where)
@@ -226,7 +229,7 @@ class LexicalIndex:
         norms = _K1 * (1 - _B + _B * lengths[rows] / mean_length)
         return np.bincount(rows, weights[owners] * counts / (counts + norms), len(where)).astype(np.float32)
 
-    def _postings(self, terms: list[int]) -> tuple[_Uint32s, _Uint16s, npt.NDArray[np.intp]]:
+    def _postings(self, terms: list[int]) -> tuple[_Uint32s, _Uint8s, npt.NDArray[np.intp]]:
         """Row and count of each posting of `terms`, and the place in `terms` that it belongs to, ascending."""
         tail_terms = self._tail_terms[: self._tail_size]
         rows, counts, held = [self._rows[:0]], [self._counts[:0]], []
@@ -257,7 +260,7 @@ class LexicalIndex:
 
 def _parts(rows: int, terms: int, postings: int) -> tuple[tuple[str, int], ...]:
     """Type and length of each array of a file."""
-    return ("<u8", terms), ("<i8", terms + 1), ("<u4", rows), ("<u4", postings), ("<u2", postings)
+    return ("<u8", terms), ("<i8", terms + 1), ("<u4", rows), ("<u4", postings), ("u1", postings)
 
 
 def _extended(array: npt.NDArray[Any], size: int, values: npt.NDArray[Any]) -> npt.NDArray[Any]:

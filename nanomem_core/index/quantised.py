@@ -9,18 +9,23 @@ since |q| = 1 and |s·c| ≤ |x| + |e|. Both are first turned by one fixed rotat
 numbers that stand out over many dimensions; otherwise a few dominant ones would make every scale, and so every |e|,
 large. The integer product d·c is exact; `SLACK` covers the rounding of float32. So each row's cosine is known to lie
 between two numbers. Rows whose upper bound lies below the k-th largest lower bound can't be among the first k; the
-others' cosines are computed from their vectors in float32. The answer, order included, is that of a full float32 scan.
+others' bounds are narrowed by q·(s·c), which is off by |e| at most, and the cosines of what is left then are computed
+from their vectors in float32. The answer, order included, is that of a full float32 scan.
 
 The int8 products are computed by the package numkong (the extra ``fast``); without it searches scan float32.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Callable
+import math
+import os
+import threading
 from functools import cache
 from importlib import import_module
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,21 +33,26 @@ import numpy.typing as npt
 from ..changes import Vectors
 from ..columns import Rows
 
-__all__ = ["SLACK", "checksums", "entry_type", "has_kernel", "quantise", "quantised_bounds"]
+__all__ = ["SLACK", "Codes", "Question", "checksums", "entry_type", "has_kernel", "quantise"]
 
 SLACK = 2e-5
 """What rounding can add: of the bounds themselves, and of a float32 product of up to 4096 numbers, about √n·2⁻²⁴."""
 
-_ALIGN = 64
 _MIXED = 256
 """Dimensions that are mixed with one another, where the width is a multiple of it."""
+
+_MOST_PACKED = 1 << 23
+"""Numbers of which a copy is held. It is read in half the time as long as it stays in the processor's cache."""
+
+_SHARE = 1 << 24
+"""Numbers that are worth a thread."""
 
 
 @cache
 def has_kernel() -> bool:
     """True if int8 products can be computed fast, which takes the extra ``fast``."""
     try:
-        import_module("numkong")
+        _kernels()
     except ImportError:
         return False
     return True
@@ -50,7 +60,7 @@ def has_kernel() -> bool:
 
 @cache
 def entry_type(dim: int) -> np.dtype[Any]:
-    """One quantised vector, little-endian, padded to 64 bytes.
+    """One quantised vector, little-endian, without padding but for the one behind a code.
 
     ``code`` (int8, `dim` numbers), ``scale``, ``error`` (the length of e), ``owner`` (the row it belongs to), ``print``
     (a fingerprint of the vectors of that row) and ``check``, a checksum of all before.
@@ -61,7 +71,7 @@ def entry_type(dim: int) -> np.dtype[Any]:
             "names": ["code", "scale", "error", "owner", "print", "check"],
             "formats": [("i1", (dim,)), "<f4", "<f4", "<u4", "<u4", "<u8"],
             "offsets": [0, end, end + 4, end + 8, end + 12, end + 16],
-            "itemsize": end + 24 + -(end + 24) % _ALIGN,
+            "itemsize": end + 24,
         }
     )
 
@@ -99,20 +109,28 @@ def _rotated(vectors: Vectors) -> Vectors:
     transform", STOC 2006.
     """
     dim = vectors.shape[1]
-    places, signs, mixer = _rotation(dim)
-    turned = (vectors[:, places] * signs).reshape(-1, len(mixer)) @ mixer
+    places, signs, left, right = _rotation(dim)
+    # A Hadamard matrix is the Kronecker product of two smaller ones, so two short steps stand for a long one.
+    turned = left @ ((vectors[:, places] * signs).reshape(-1, len(left), len(right)) @ right)
     return turned.reshape(-1, dim).astype(np.float32, copy=False)
 
 
 @cache
-def _rotation(dim: int) -> tuple[Rows, npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+def _rotation(dim: int) -> tuple[Rows, Vectors, Vectors, Vectors]:
     # Not from a generator of random numbers, whose stream may change with numpy's version: codes are kept on disk.
     noise = np.frombuffer(hashlib.shake_256(b"nanomem rotation").digest(8 * dim), "<u8")
     signs = np.where(noise & 1, np.float32(1), np.float32(-1))
-    mixer = np.ones((1, 1), np.float32)
-    while len(mixer) < _MIXED and dim % (2 * len(mixer)) == 0:
-        mixer = np.block([[mixer, mixer], [mixer, -mixer]])
-    return np.argsort(noise, kind="stable"), signs, mixer / np.float32(np.sqrt(len(mixer)))
+    mixed = math.gcd(dim, _MIXED)
+    small = 1 << (mixed.bit_length() - 1) // 2
+    return np.argsort(noise, kind="stable"), signs, _hadamard(small), _hadamard(mixed // small)
+
+
+def _hadamard(size: int) -> Vectors:
+    """The orthogonal Hadamard matrix of a power of two."""
+    matrix = np.ones((1, 1), np.float32)
+    while len(matrix) < size:
+        matrix = np.block([[matrix, matrix], [matrix, -matrix]])
+    return (matrix / math.sqrt(size)).astype(np.float32)
 
 
 def _coded(vectors: Vectors) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
@@ -121,28 +139,109 @@ def _coded(vectors: Vectors) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float
     return np.rint(vectors / scale[:, np.newaxis]).astype(np.int8), scale
 
 
-def quantised_bounds(
-    codes: npt.NDArray[np.int8],
-    scales: npt.NDArray[np.float32],
-    errors: npt.NDArray[np.float32],
-    query: npt.NDArray[np.float32],
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """For each entry, given as columns, two numbers between which its cosine with the unit vector `query` lies."""
-    query = _rotated(query[np.newaxis])[0]
-    code, scale = _coded(query[np.newaxis])
-    rest = query.astype(np.float64) - code[0] * float(scale[0])
-    error = float(np.sqrt(rest @ rest))
-    middle = np.asarray(_product()(codes, code)).reshape(-1).astype(np.float32)
-    middle *= scales
-    middle *= scale[0]
-    reach = errors * np.float32(1 + error)
-    reach += np.float32(error + SLACK)
-    low = middle - reach
-    middle += reach
-    return low, middle
+class Question(NamedTuple):
+    """A unit vector as it is compared with codes.
+
+    Attributes:
+        rotated: the vector as the codes have it.
+        code: int8, shape (1, dim); `scale` and `error` as of an entry.
+    """
+
+    rotated: npt.NDArray[np.float32]
+    code: npt.NDArray[np.int8]
+    scale: float
+    error: float
+
+    @classmethod
+    def of(cls, query: npt.NDArray[np.float32]) -> Question:
+        rotated = _rotated(query[np.newaxis])
+        code, [scale] = _coded(rotated)
+        rest = rotated[0].astype(np.float64) - code[0] * float(scale)
+        return cls(rotated[0], code, float(scale), math.sqrt(float(rest @ rest)))
+
+    def reach(self, errors: Any) -> Any:
+        """How far the cosine may lie from the product of the codes, for entries with these errors."""
+        return errors * np.float32(1 + self.error) + np.float32(self.error + SLACK)
+
+    def narrow_reach(self, errors: Any) -> Any:
+        """The same for `Codes.narrow_products`."""
+        return errors + np.float32(SLACK)
+
+
+class Codes:
+    """The codes and scales of entries, to be multiplied with those of questions.
+
+    Few codes are held as a copy, in the order that suits the processor, from the second question on; of many the
+    entries are read, by several threads if the process may use several.
+    """
+
+    def __init__(self, entries: npt.NDArray[Any]) -> None:
+        self._codes = entries["code"]
+        self._scales = np.ascontiguousarray(entries["scale"])
+        self._packed: Any = None
+        self._asked = False
+
+    def products(self, question: Question, count: int) -> npt.NDArray[np.float32]:
+        """What the cosine of each of the first `count` entries with `question` is about; `Question.reach` tells how
+        closely."""
+        if self._packed is None and self._asked and self._codes.size <= _MOST_PACKED:
+            self._packed = _kernels().dots_pack(np.ascontiguousarray(self._codes), dtype="int8")
+        self._asked = True
+        if self._packed is None:
+            raw = np.empty((1, count), np.float32)
+            _multiply(self._codes[:count], question.code, raw)
+        else:
+            raw = np.asarray(_kernels().dots_packed(question.code, self._packed))
+        result: npt.NDArray[np.float32] = np.multiply(
+            raw[0, :count], self._scales[:count], dtype=np.float32, casting="unsafe"
+        )
+        result *= np.float32(question.scale)
+        return result
+
+    def narrow_products(self, question: Question, numbers: Rows) -> npt.NDArray[np.float32]:
+        """The same for some entries, with the question as it is in place of its code: q·(s·c), which is |q·e| off."""
+        products: npt.NDArray[np.float32] = self._codes[numbers].astype(np.float32) @ question.rotated
+        products *= self._scales[numbers]
+        return products
+
+
+def _multiply(codes: npt.NDArray[np.int8], code: npt.NDArray[np.int8], out: npt.NDArray[np.float32]) -> None:
+    """Write the product of `code` with each of `codes` to `out`, shape (1, len(codes))."""
+    cdist = _kernels().cdist
+    shares = min(_threads(), codes.size // _SHARE)
+    if shares < 2:
+        cdist(code, codes, metric="dot", out=out)
+        return
+    ends = [len(codes) * number // shares for number in range(shares + 1)]
+    parts = [slice(start, end) for start, end in pairwise(ends)]
+    done: set[int] = set()
+
+    def multiply(number: int) -> None:
+        cdist(code, codes[parts[number]], metric="dot", out=out[:, parts[number]])
+        done.add(number)
+
+    # Made anew each time: that takes a hundredth of what is shared, and no thread outlives a fork or waits at the end.
+    helpers = [threading.Thread(target=multiply, args=(number,)) for number in range(1, shares)]
+    started = []
+    with contextlib.suppress(RuntimeError):  # the system has no more threads
+        for helper in helpers:
+            helper.start()
+            started.append(helper)
+    multiply(0)
+    for helper in started:
+        helper.join()
+    for number in range(shares):
+        if number not in done:
+            multiply(number)
+
+
+def _threads() -> int:
+    """Threads that may compute: as many as OMP_NUM_THREADS says, else as the process has processors."""
+    with contextlib.suppress(ValueError):
+        return int(os.environ.get("OMP_NUM_THREADS", ""))
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache
-def _product() -> Callable[[npt.NDArray[np.int8], npt.NDArray[np.int8]], Any]:
-    numkong = import_module("numkong")
-    return lambda codes, code: numkong.cdist(codes, code, metric="dot")
+def _kernels() -> Any:
+    return import_module("numkong")

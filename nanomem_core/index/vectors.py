@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import enum
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,73 +16,135 @@ import numpy.typing as npt
 from ..changes import Vectors
 from ..columns import Rows
 from ..fileio import atomic
-from .exact import best_first, nth_best, top_rows
-from .quantised import checksums, entry_type, quantise, quantised_bounds
+from .exact import best_first, masked, near_nth_best
+from .quantised import Codes, Question, checksums, entry_type, quantise
 
-__all__ = ["Cosines", "FloatVectors", "QuantisedVectors", "Score", "VectorTable"]
+__all__ = ["Cosines", "FloatVectors", "Fusion", "QuantisedVectors", "VectorTable"]
 
 _WORTH_SAVING = 4096
 """Entries that must be new, at least, before the file is written again."""
 
-Score = Callable[[npt.NDArray[np.float32], "Rows | slice"], npt.NDArray[np.floating]]
-"""Turns the cosines of the given rows into scores; a score grows with its cosine."""
+_ROUNDED = 1e-6
+"""What float32 rounds off a score, as a share of its parts."""
 
-_COLUMNS = ("owner", "scale", "error")
 _Floats = npt.NDArray[np.float32]
 _Mask = npt.NDArray[np.bool_]
 
 
-class Cosines:
-    """The cosines of a scope's rows with a question: each lies between `low` and `high`, and is known where they meet.
+@dataclass(frozen=True, slots=True, eq=False)
+class Fusion:
+    """A score that grows with the cosine: about `weight` · cosine + `bonus` of the row.
 
     Attributes:
-        low, high: float32, one number a row; both -inf where a row has no vector.
+        weight: from 0.
+        bonus: float32, one number a row.
+        score: the score itself, from the cosines of the given rows.
     """
 
-    def __init__(self, low: _Floats, high: _Floats, measure: Callable[[Rows], _Floats] | None = None) -> None:
-        self.low = low
-        self.high = high
-        self._measure = measure
+    weight: float
+    bonus: _Floats
+    score: Callable[[_Floats, Rows], npt.NDArray[np.floating]]
 
-    def settle(self, rows: Rows) -> None:
+
+class Cosines:
+    """The cosines of a scope's rows with a question, each known exactly or to lie within `reach` of its value.
+
+    Args:
+        values: float32, one number a row; -inf where a row has no vector.
+        reach: how far the cosines of some rows may lie from `values`, and for None, how far those of any; None where
+            all are exact.
+        narrow: for ascending rows that have vectors, values that are closer to their cosines, and how far these may lie
+            from them.
+        measure: computes the cosines of ascending rows; -inf where a vector is damaged.
+    """
+
+    def __init__(
+        self,
+        values: _Floats,
+        reach: Callable[[Rows | None], Any] | None = None,
+        narrow: Callable[[Rows], tuple[_Floats, _Floats]] | None = None,
+        measure: Callable[[Rows], _Floats] | None = None,
+    ) -> None:
+        self.values = values
+        self._reach = reach
+        self._narrow = narrow
+        self._measure = measure
+        self._settled: _Mask | None = None
+
+    def within(self, where: _Mask) -> _Mask:
+        """`where` without the rows that have no vector."""
+        present = self.values > -np.inf
+        return where if present.all() else where & present
+
+    def of(self, rows: Rows) -> _Floats:
+        """The cosines of `rows`, exactly."""
+        self._settle(rows)
+        return self.values[rows]
+
+    def reaching(self, floor: float, where: _Mask) -> _Mask:
+        """Mask of the rows of `where` whose cosine is at least `floor`."""
+        if self._reach is not None:
+            widest = self._reach(None)
+            rows = (where & (self.values >= floor - widest) & (self.values <= floor + widest)).nonzero()[0]
+            self._settle(rows[np.abs(self.values[rows] - floor) <= self._reach(rows)])
+        return where & (self.values >= floor)
+
+    def best(self, k: int, where: _Mask, fusion: Fusion | None = None) -> tuple[Rows, npt.NDArray[np.floating]]:
+        """The first `k` rows of `where`, k from 1, by their score (None: by the cosine), best first; and their scores.
+
+        Equal scores come in the order of `top_rows`. Rows without a vector come last, by a score of -inf.
+        """
+        weight = 1.0 if fusion is None else fusion.weight
+        values = self.values if fusion is None else _linear(weight, self.values, fusion.bonus)
+        values = masked(values, where)
+        least = near_nth_best(values, k)
+        if least == -np.inf:
+            rows = where.nonzero()[0]
+        else:
+            slack = 0.0 if fusion is None else _ROUNDED * (1 + weight)
+            if self._reach is None or self._narrow is None:
+                rows = (values >= least - slack).nonzero()[0]
+            else:
+                # The k-th greatest of what some rows reach for sure is no more than the k-th greatest of all scores.
+                rows = (values >= least).nonzero()[0]
+                least = _nth_sure(values[rows], weight * self._reach(rows), k) - slack
+                rows = (values >= least - weight * self._reach(None)).nonzero()[0]
+                near, reach = self._narrow(rows)
+                near = near if fusion is None else _linear(weight, near, fusion.bonus[rows])
+                reach = weight * reach
+                rows = rows[near + reach >= _nth_sure(near, reach, k) - slack]
+        before, exact = self.values[rows], self.of(rows)
+        if self._measure is not None and (exact[before > -np.inf] == -np.inf).any():
+            return self.best(k, where, fusion)  # without the vectors that are damaged
+        scores = exact if fusion is None else fusion.score(exact, rows)
+        chosen = best_first(scores)[:k]
+        return rows[chosen], scores[chosen]
+
+    def span(self, where: _Mask) -> tuple[float, float]:
+        """The least and the greatest cosine of the rows of `where`, which has at least one and all with vectors."""
+        return -self._greatest(where, np.float32(-1)), self._greatest(where, np.float32(1))
+
+    def _greatest(self, where: _Mask, sign: np.float32) -> float:
+        """The greatest cosine of the rows of `where`, where `sign` is -1 that of the opposite vectors."""
+        values = masked(sign * self.values, where)
+        row = int(values.argmax())
+        if self._reach is None:
+            return float(values[row])
+        least = values[row] - self._reach(None)
+        rows = (values >= least - self._reach(None)).nonzero()[0]
+        return float((sign * self.of(rows)).max())
+
+    def _settle(self, rows: Rows) -> None:
         """Make the cosines of `rows` exact."""
         if self._measure is None:
             return
-        rows = np.sort(rows[self.low[rows] < self.high[rows]])
+        if self._settled is None:
+            self._settled = np.zeros(len(self.values), np.bool_)
+        rows = rows[~self._settled[rows]]
         if len(rows):
-            self.low[rows] = self.high[rows] = self._measure(rows)
-
-    def settle_floor(self, floor: float, where: _Mask) -> None:
-        """Settle what decides which rows of `where` reach `floor`: afterwards it is those whose `low` does."""
-        self.settle(np.flatnonzero(where & (self.low < floor) & (self.high >= floor)))
-
-    def best(self, k: int, where: _Mask, score: Score | None = None) -> tuple[Rows, npt.NDArray[np.floating]]:
-        """The first `k` rows of `where` by `score`, best first, and their scores; by the cosine itself for None.
-
-        Equal scores come in the order of `top_rows`. Only what may be among the first k is settled.
-        """
-        every = slice(None)
-        if self._measure is not None and k > 0:
-            low = self.low if score is None else score(self.low, every)
-            least = nth_best(low[where], k)
-            if least is not None:
-                where = where & ((self.high if score is None else score(self.high, every)) >= least)
-            rows = np.flatnonzero(where)
-            self.settle(rows)
-            values = self.low[rows] if score is None else score(self.low[rows], rows)
-            chosen = best_first(rows, values)[:k]
-            return rows[chosen], values[chosen]
-        values = self.low if score is None else score(self.low, every)
-        rows = top_rows(values, where, k)
-        return rows, values[rows]
-
-    def span(self, where: _Mask) -> tuple[float, float]:
-        """The least and the greatest cosine of the rows of `where`, which has at least one."""
-        if self._measure is not None:
-            self.settle(np.flatnonzero(where & (self.high >= self.low[where].max())))
-            self.settle(np.flatnonzero(where & (self.low <= self.high[where].min())))
-        held = self.low[where]
-        return float(held.min()), float(held.max())
+            rows = np.sort(rows)
+            self.values[rows] = self._measure(rows)
+            self._settled[rows] = True
 
 
 class VectorTable:
@@ -91,7 +154,8 @@ class VectorTable:
     """
 
     def append(self, vectors: Vectors, owners: Rows) -> None:
-        """Add vectors, shape (m, dim), and the row that each belongs to; owners never descend."""
+        """Add vectors, shape (m, dim), and the row that each belongs to; owners never descend, and all vectors of a row
+        are added together."""
         raise NotImplementedError
 
     def cosines(self, query: _Floats, count: int) -> Cosines:
@@ -100,6 +164,10 @@ class VectorTable:
 
     def best_passage(self, query: _Floats, row: int) -> int:
         """Number of the passage of `row` that is most similar to `query`."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        """How many vectors there are."""
         raise NotImplementedError
 
     def save(self) -> None:
@@ -112,15 +180,14 @@ class FloatVectors(VectorTable):
     def __init__(self, dim: int) -> None:
         self._matrix: Vectors = np.empty((0, dim), np.float32)
         self._owners: npt.NDArray[np.intp] = np.empty(0, np.intp)
-        # What readers see: filled rows, their owners, and how these stand to one another. Replaced as a whole.
-        self._held = (self._matrix, self._owners, _Layout.DENSE)
+        # What readers see: filled rows, and whose they are. Replaced as a whole.
+        self._held = (self._matrix, _Owners(self._owners))
 
     def __len__(self) -> int:
-        return len(self._held[1])
+        return len(self._held[0])
 
     def append(self, vectors: Vectors, owners: Rows) -> None:
-        held, layout = self._held[1], self._held[2]
-        first, size = len(held), len(held) + len(vectors)
+        first, size = len(self), len(self) + len(vectors)
         if size > len(self._matrix):
             capacity = max(64, size, first + first // 2)
             matrix = np.empty((capacity, self._matrix.shape[1]), np.float32)
@@ -129,20 +196,16 @@ class FloatVectors(VectorTable):
             self._owners = np.concatenate([self._owners[:first], np.empty(capacity - first, np.intp)])
         self._matrix[first:size] = vectors
         self._owners[first:size] = owners
-        start = max(first - 1, 0)
-        layout = _layout(self._owners[start:size], layout, start)
-        self._held = (self._matrix[:size], self._owners[:size], layout)
+        self._held = (self._matrix[:size], _Owners(self._owners[:size]))
 
     def cosines(self, query: _Floats, count: int) -> Cosines:
-        matrix, owners, layout = self._held
-        size = int(np.searchsorted(owners, count))
-        best = np.full(count, -np.inf, np.float32)
-        _raise_to(best, owners[:size], matrix[:size] @ query, layout)
-        return Cosines(best, best)
+        matrix, owners = self._held
+        size = owners.until(count)
+        return Cosines(owners.spread(matrix[:size] @ query, np.full(count, -np.inf, np.float32)))
 
     def best_passage(self, query: _Floats, row: int) -> int:
-        matrix, owners, _ = self._held
-        first, last = np.searchsorted(owners, (row, row + 1))
+        matrix, owners = self._held
+        first, last = owners.until(row), owners.until(row + 1)
         return int(np.argmax(matrix[first:last] @ query)) if last > first else 0
 
 
@@ -171,11 +234,11 @@ class QuantisedVectors(VectorTable):
         self._prints = prints
         self._path = None if prints(np.empty(0, np.intp)) is None else path
         self._tail = np.empty(0, self._type)
-        # What readers see: the entries of the file, those in memory, and how owners stand to entries.
-        self._held = (_Part(self._tail), _Part(self._tail), _Layout.DENSE)
+        # What readers see: the entries of the file (or of what was there before the tail), and those added since.
+        self._held = (_Part(self._tail), _Part(self._tail))
 
     def __len__(self) -> int:
-        return len(self._held[0].entries) + len(self._held[1].entries)
+        return sum(len(part.entries) for part in self._held)
 
     def load(self, count: int) -> int:
         """Take over what the file holds of the first `count` rows; returns the number of rows that need no `append`."""
@@ -190,27 +253,24 @@ class QuantisedVectors(VectorTable):
             size = _sound(entries["print"][:size] == self._prints(owners[:size]))
             if 0 < size < len(owners) and owners[size] == owners[size - 1]:
                 size = int(np.searchsorted(owners[:size], owners[size]))  # not some passages of a text only
-            self._held = (_Part(entries[:size]), self._held[1], _layout(owners[:size], _Layout.DENSE, 0))
+            self._held = (_Part(entries[:size]), self._held[1])
             return int(owners[size - 1]) + 1 if size else 0
         return 0
 
     def append(self, vectors: Vectors, owners: Rows) -> None:
-        base, tail, layout = self._held
+        base, tail = self._held
         first, size = len(tail.entries), len(tail.entries) + len(vectors)
         if size > len(self._tail):
             grown = np.empty(max(64, size, first + first // 2), self._type)
             grown[:first] = tail.entries
             self._tail = grown
         self._tail[first:size] = quantise(vectors, owners, self._prints(owners))
-        before = tail.owners if first else base.owners
-        joined = np.concatenate([before[-1:], owners]).astype(np.intp)
-        layout = _layout(joined, layout, len(self) - len(before[-1:]))
-        self._held = (base, _Part(self._tail[:size], tail), layout)
+        self._held = (base, _Part(self._tail[:size]))
 
     def save(self) -> None:
         """Keep all entries in the file if so many are new that it is worth while. A folder that can't be written is
         no error: the entries stay in memory."""
-        base, tail, layout = self._held
+        base, tail = self._held
         if self._path is None or len(tail.entries) < max(_WORTH_SAVING, len(base.entries) // 4):
             return
         with contextlib.suppress(OSError):
@@ -219,35 +279,67 @@ class QuantisedVectors(VectorTable):
                 for part in (base, tail):
                     atomic.write_all(descriptor, np.ascontiguousarray(part.entries).view(np.uint8).data)
             self._tail = np.empty(0, self._type)
-            self._held = (_Part(self._mapped(self._path)), _Part(self._tail), layout)
+            self._held = (_Part(self._mapped(self._path)), _Part(self._tail))
 
     def _mapped(self, path: Path) -> npt.NDArray[Any]:
         # A file that was cut off may end in the middle of an entry.
-        return np.memmap(path, self._type, "r", shape=os.path.getsize(path) // self._type.itemsize)
+        size = os.path.getsize(path) // self._type.itemsize
+        # Not as a memmap, which makes an object of its own of every slice.
+        return np.asarray(np.memmap(path, self._type, "r", shape=size))
 
     def cosines(self, query: _Floats, count: int) -> Cosines:
-        low = np.full(count, -np.inf, np.float32)
-        high = low.copy()
-        base, tail, layout = self._held
+        question = Question.of(query)
+        values = np.full(count, -np.inf, np.float32)
+        base, tail = self._held
         for part in (base, tail):
-            size = int(np.searchsorted(part.owners, count))
+            size = part.owners.until(count)
             if size:
-                bounds = quantised_bounds(part.entries["code"][:size], part.scales[:size], part.errors[:size], query)
-                _raise_to(low, part.owners[:size], bounds[0], layout)
-                _raise_to(high, part.owners[:size], bounds[1], layout)
+                values = part.owners.spread(part.codes.products(question, size), values)
+        widest = max(base.widest, tail.widest)
+
+        def by_part(rows: Rows) -> list[tuple[_Part, Rows]]:
+            cut = int(np.searchsorted(rows, tail.owners.first)) if len(tail.entries) else len(rows)
+            return [(part, some) for part, some in ((base, rows[:cut]), (tail, rows[cut:])) if len(some)]
+
+        def reach(rows: Rows | None) -> Any:
+            if rows is None:
+                return question.reach(widest)
+            return question.reach(_joined([part.errors(some) for part, some in by_part(rows)]))
+
+        def narrow(rows: Rows) -> tuple[_Floats, _Floats]:
+            found = [part.narrowed(question, some) for part, some in by_part(rows)]
+            return _joined([near for near, _ in found]), _joined([reach for _, reach in found])
 
         def measure(rows: Rows) -> _Floats:
             vectors, owners = self._fetch(rows)
-            best = np.full(len(rows), -np.inf, np.float32)
             # Not a matrix product: BLAS rounds equal rows differently by their place, which would break ties at random.
-            np.maximum.at(best, np.searchsorted(rows, owners), np.einsum("ij,j->i", vectors, query))
+            found: _Floats = np.einsum("ij,j->i", vectors, query)
+            if len(owners) == len(rows) and (owners == rows).all():
+                return found
+            best = np.full(len(rows), -np.inf, np.float32)
+            np.maximum.at(best, np.searchsorted(rows, owners), found)
             return best
 
-        return Cosines(low, high, measure)
+        return Cosines(values, reach, narrow, measure)
 
     def best_passage(self, query: _Floats, row: int) -> int:
         vectors, _ = self._fetch(np.array([row], np.intp))
         return int(np.argmax(vectors @ query)) if len(vectors) else 0
+
+
+def _nth_sure(values: _Floats, reach: _Floats, k: int) -> float:
+    """The `k`-th greatest of the least that each value may be."""
+    sure = values - reach
+    return float(np.partition(sure, len(sure) - k)[len(sure) - k])
+
+
+def _linear(weight: float, values: _Floats, bonus: _Floats) -> _Floats:
+    # Nought times -inf, the value of a row without a vector, is no number.
+    return np.float32(weight) * values + bonus if weight else bonus
+
+
+def _joined(parts: list[_Floats]) -> _Floats:
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.float32), *parts])
 
 
 def _sound(marks: _Mask) -> int:
@@ -255,45 +347,86 @@ def _sound(marks: _Mask) -> int:
     return len(marks) if marks.all() else int(np.argmin(marks))
 
 
-class _Layout(enum.IntEnum):
-    """How the owners of vectors stand to their numbers."""
+class _Owners:
+    """The rows that vectors belong to, ascending; several vectors may belong to one row.
 
-    DENSE = 0  # vector n belongs to row n
-    SINGLE = 1  # no row has several
-    MANY = 2
+    Attributes:
+        first: the first of them.
+    """
 
+    def __init__(self, owners: npt.NDArray[Any]) -> None:
+        self._owners = owners
+        self.first = int(owners[0]) if len(owners) else 0
+        steps = np.diff(owners)
+        # Vector n belongs to row `first` + n.
+        self._dense = not len(owners) or bool((steps == 1).all())
+        self._starts = None if self._dense or steps.all() else np.flatnonzero(np.r_[True, steps > 0])
 
-def _layout(owners: npt.NDArray[np.intp], before: _Layout, start: int) -> _Layout:
-    """The layout with `owners`, which are those from number `start` on; `before` is that of the ones before."""
-    if before is _Layout.DENSE and np.array_equal(owners, np.arange(start, start + len(owners))):
-        return _Layout.DENSE
-    single = before is not _Layout.MANY and bool((np.diff(owners) > 0).all())
-    return _Layout.SINGLE if single else _Layout.MANY
+    def until(self, row: int) -> int:
+        """How many vectors belong to rows before `row`."""
+        if self._dense:
+            return min(max(row - self.first, 0), len(self._owners))
+        return int(np.searchsorted(self._owners, row))
+
+    def spread(self, values: _Floats, rows: _Floats) -> _Floats:
+        """`rows`, one number a row, with those of `values`, one for each of the first vectors: of several for one row
+        the greatest."""
+        size = len(values)
+        if self._dense:
+            if size == len(rows):
+                return values
+            rows[self.first : self.first + size] = values
+        elif self._starts is None:
+            rows[self._owners[:size]] = values
+        elif size:
+            starts = self._starts[: np.searchsorted(self._starts, size)]
+            rows[self._owners[starts]] = np.maximum.reduceat(values, starts)
+        return rows
+
+    def vectors(self, rows: Rows) -> tuple[Rows, Rows]:
+        """Numbers of the vectors of `rows`, which are ascending and have some; and where in them each row begins."""
+        every = np.arange(len(rows))
+        if self._dense:
+            return rows - self.first, every
+        firsts = np.searchsorted(self._owners, rows)
+        if self._starts is None:
+            return firsts, every
+        counts = np.searchsorted(self._owners, rows, "right") - firsts
+        begins = np.cumsum(counts) - counts
+        return np.repeat(firsts - begins, counts) + np.arange(counts.sum()), begins
 
 
 class _Part:
-    """Quantised vectors, with the numbers that every search needs as columns of their own."""
+    """Quantised vectors, and what searches need of them, which is gathered when the first one asks."""
 
-    owners: npt.NDArray[Any]
-    scales: _Floats
-    errors: _Floats
-
-    def __init__(self, entries: npt.NDArray[Any], before: _Part | None = None) -> None:
-        """`before` is the part of the first of `entries`: their columns are taken from it, not gathered once more."""
+    def __init__(self, entries: npt.NDArray[Any]) -> None:
         self.entries = entries
-        new = entries if before is None else entries[len(before.owners) :]
-        self.owners, self.scales, self.errors = (np.ascontiguousarray(new[name]) for name in _COLUMNS)
-        if before is not None:
-            self.owners = np.concatenate((before.owners, self.owners))
-            self.scales = np.concatenate((before.scales, self.scales))
-            self.errors = np.concatenate((before.errors, self.errors))
+
+    @cached_property
+    def codes(self) -> Codes:
+        return Codes(self.entries)
+
+    @cached_property
+    def owners(self) -> _Owners:
+        return _Owners(np.ascontiguousarray(self.entries["owner"]))
+
+    @cached_property
+    def widest(self) -> float:
+        """The greatest error."""
+        return float(self.entries["error"].max()) if len(self.entries) else 0.0
+
+    def errors(self, rows: Rows) -> _Floats:
+        """The error of each of `rows`: of several vectors the greatest."""
+        numbers, begins = self.owners.vectors(rows)
+        return _greatest(self.entries["error"][numbers], begins)
+
+    def narrowed(self, question: Question, rows: Rows) -> tuple[_Floats, _Floats]:
+        """See `Cosines`."""
+        numbers, begins = self.owners.vectors(rows)
+        reach = question.narrow_reach(self.entries["error"][numbers])
+        return _greatest(self.codes.narrow_products(question, numbers), begins), _greatest(reach, begins)
 
 
-def _raise_to(best: _Floats, owners: npt.NDArray[Any], values: _Floats, layout: _Layout) -> None:
-    """Raise `best` at `owners` to `values`."""
-    if layout is _Layout.MANY:
-        np.maximum.at(best, owners, values)
-    elif layout is _Layout.DENSE and len(owners):
-        best[owners[0] : owners[0] + len(owners)] = values
-    else:
-        best[owners] = values
+def _greatest(values: _Floats, begins: Rows) -> _Floats:
+    """The greatest of each stretch of `values`."""
+    return values if len(begins) == len(values) else np.maximum.reduceat(values, begins)

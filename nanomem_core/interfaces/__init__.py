@@ -5,10 +5,10 @@ Each class's docstring is the guide to writing one.
 
 from .component import Component
 from .embedder import Embedder
-from .generator import ChatMessage, Completion, Generator
-from .segmenter import Segmenter
-from .storage import Damage, Snapshot, Storage, Transaction, VectorSpace
-from .tagger import Tagger
+from .generator import ChatMessage, Completion, Generator, Stream
+from .segmenter import Groups, Segmenter, partition
+from .storage import Damage, Migration, Snapshot, Storage, Transaction, VectorSpace
+from .tagger import Statement, Tagger
 
 __all__ = [
     "ChatMessage",
@@ -17,10 +17,15 @@ __all__ = [
     "Damage",
     "Embedder",
     "Generator",
+    "Groups",
+    "Migration",
     "Segmenter",
     "Snapshot",
+    "Statement",
     "Storage",
+    "Stream",
     "Tagger",
     "Transaction",
     "VectorSpace",
+    "partition",
 ]

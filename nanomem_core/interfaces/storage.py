@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from ..changes import Change, Commit, Plan, Reader, Vectors, plan_commit
 from ..columns import Columns, MemoryColumns
@@ -15,7 +15,7 @@ from ..errors import ConflictError, InputError
 from ..records import Record, Scope
 from .component import Component
 
-__all__ = ["Damage", "Snapshot", "Storage", "Transaction", "VectorSpace"]
+__all__ = ["Damage", "Migration", "Snapshot", "Storage", "Transaction", "VectorSpace"]
 
 
 class Transaction(Reader, Protocol):
@@ -65,6 +65,26 @@ class Damage:
     what: str
     id: str | None = None
     lost: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """What became of one user's memory in an older layout.
+
+    Attributes:
+        state: ``migrated``, ``planned`` (a dry run) or ``current`` (there was nothing to do).
+        moved: records that were taken over.
+        skipped: records that were there already.
+        refused: for each thing that is no record and stays behind, where it is and why.
+    """
+
+    user: str
+    state: Literal["migrated", "planned", "current"]
+    from_version: str
+    to_version: str
+    moved: int = 0
+    skipped: int = 0
+    refused: tuple[str, ...] = ()
 
 
 class Storage(Component):
@@ -127,7 +147,8 @@ class Storage(Component):
     does not.
 
     Common mistakes: returning from a transaction before the data is durable; reading outside the lock what `apply`
-    depends on; counting `head` per process; following symbolic links on delete; matching scopes by prefix.
+    depends on; counting `head` per process, or from 0 again without another `epoch`; following symbolic links on
+    delete; matching scopes by prefix.
     """
 
     read_only: bool = False
@@ -213,31 +234,41 @@ class Storage(Component):
     def snapshot(self, scope: Scope, kind: str | None = None) -> Snapshot:
         """All records (of one kind) at one head."""
         while True:
-            head = self.head(scope)
+            epoch, head = self.epoch(scope), self.head(scope)
             records = tuple(self.scan(scope, kind))
-            if self.head(scope) == head:
+            if (self.epoch(scope), self.head(scope)) == (epoch, head):
                 return Snapshot(head, records)
+
+    def epoch(self, scope: Scope) -> object:
+        """What tells two contents with the same `head` apart: another value after each `erase`, where heads begin anew.
+
+        A store whose files may be edited by others changes it then too. Values are compared for equality. A store
+        on which this always gives None may show columns of before an `erase` by another handle.
+        """
+        return None
 
     def columns(self, scope: Scope) -> Columns:
         """The scope's columns at its present head."""
         held = self._held_columns()
-        columns = held.get(scope)
-        if columns is None or columns.head != self.head(scope):
-            snapshot = self.snapshot(scope)
+        epoch, columns = held.get(scope, (None, None))
+        if columns is None or columns.head != self.head(scope) or epoch != self.epoch(scope):
+            # An epoch that ends while the snapshot is taken is noticed by the next call.
+            epoch, snapshot = self.epoch(scope), self.snapshot(scope)
             columns = MemoryColumns(scope, snapshot.head, snapshot.records, lambda id: self.get(scope, id))
-            held[scope] = columns
+            held[scope] = epoch, columns
         return columns.columns()
 
     def _advance(self, commit: Commit) -> None:
         """Bring columns that are held in memory from the head before `commit` to the one after it."""
         held = self._held_columns()
-        columns = held.get(commit.scope)
-        if columns is not None and not columns.apply(commit):
-            # Somebody else wrote, or the scope was erased and counts from 1 again: once it reaches the head that is
-            # held here, `columns` could not tell the two apart.
+        epoch, columns = held.get(commit.scope, (None, None))
+        if columns is None:
+            return
+        known = epoch is not None and commit.head <= columns.head  # they were built after the commit, and hold it
+        if epoch != self.epoch(commit.scope) or not (known or columns.apply(commit)):
             held.pop(commit.scope, None)
 
-    def _held_columns(self) -> dict[Scope, MemoryColumns]:
+    def _held_columns(self) -> dict[Scope, tuple[object, MemoryColumns]]:
         # Set here rather than in a constructor, so that a plugin's own constructor needs no super() call.
         return self.__dict__.setdefault("_columns", {})  # type: ignore[no-any-return]
 
@@ -247,6 +278,13 @@ class Storage(Component):
         None keeps it in memory. Whatever is in it may be deleted at any time; `erase` and `compact` do.
         """
         return None
+
+    def profile(self, scope: Scope) -> Sequence[Record]:
+        """Summaries that the store keeps of the scope's user as a whole, beside the records of all scopes.
+
+        They have the kind ``summary``; `section` and `title` in their metadata are headings. Most stores keep none.
+        """
+        return ()
 
     def compact(self) -> int:
         """Regain space; returns the bytes regained. Afterwards no byte of a deleted record is in any file."""
@@ -262,6 +300,21 @@ class Storage(Component):
         Returns what was set aside. Nothing readable is ever removed.
         """
         return []
+
+    def users(self) -> list[str]:
+        """The users of all scopes; for a store that migrates also those whose memory is in an older layout."""
+        return sorted({scope.user for scope in self.scopes()})
+
+    def migrate_user(self, user: str, *, dry_run: bool = False) -> Migration:
+        """Bring what `user` has in an older layout into that of today; with `dry_run` only tell what would be done.
+
+        A store may well do so by itself when it first meets such a user. One without an older layout has no migration.
+
+        Raises:
+            NotFoundError: there is no such user.
+            StorageError: it can't be done; nothing was changed.
+        """
+        raise NotImplementedError(f"the storage {self.name!r} has no older layout to migrate from")
 
     def stats(self) -> dict[str, object]:
         """Facts about the store, as JSON types; at least its `name`."""

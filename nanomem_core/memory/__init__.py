@@ -10,19 +10,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
 from ..registry.manager import PluginManager
-from .ingesting import Ingesting
+from .answering import Answering
 from .removing import FORGET_FLOOR
-from .writing import PERSONAL_SOURCES
+from .tagging import PERSONAL_SOURCES, TagChange, TagPlan
 
 if TYPE_CHECKING:
     from ..config.model import Settings
 
-__all__ = ["FORGET_FLOOR", "PERSONAL_SOURCES", "Memory"]
+__all__ = ["FORGET_FLOOR", "PERSONAL_SOURCES", "Memory", "TagChange", "TagPlan"]
 
 
-class Memory(Ingesting):
+class Memory(Answering):
     """A memory over any storage and embedder.
 
     Every method takes ``user=`` and ``agent=``, which choose the scope; scopes share nothing. Reads also take, where
@@ -34,6 +33,7 @@ class Memory(Ingesting):
         storage: an instance, a name, or ``{"use": name, **options}``.
         embedder: likewise.
         taggers: likewise, a list; asked in turn for the entity of a statement that declares none.
+        generator: likewise, the model that `ask`, `chat` and some taggers ask; it is built when it is first needed.
         plugins: where names are looked up and hooks live; by default all installed plugins.
         user, agent: the scope of calls that name none.
         mode: how `search` ranks by default: ``vector``, ``text`` or ``hybrid``.
@@ -59,19 +59,15 @@ class Memory(Ingesting):
         Raises:
             ConfigError: a setting is wrong.
         """
-        from ..config.sources import load_settings
+        from ..config.sources import settings_of
 
-        if source is None or isinstance(source, (str, Path)):
-            settings = load_settings(source, arguments=arguments).settings
-        elif arguments:
-            raise InputError("Memory.open: settings are given as an object or as arguments, not both")
-        else:
-            settings = source
-        plugins = PluginManager.discover(settings.plugins) if plugins is None else plugins
+        settings = settings_of(source, arguments)
+        plugins = PluginManager.discover(settings.plugins, data_dir=settings.data_dir) if plugins is None else plugins
         return Memory(
             plugins.build("storage", settings.storage, data_dir=settings.data_dir),
             settings.embedder,
             taggers=settings.taggers,
+            generator=settings.generator,
             plugins=plugins,
             user=user,
             agent=agent,

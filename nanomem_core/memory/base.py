@@ -14,19 +14,19 @@ from typing import Any, Self
 import numpy as np
 
 from ..changes import Change, Delete, Put, Vectors
-from ..columns import Rows
+from ..columns import ColumnSource, Rows
 from ..errors import ClosedError, ConflictError, CorruptionError, InputError, NanomemError
 from ..filters import parse_filter
 from ..frame import Frame
 from ..index.sidecar import VectorSidecar
-from ..interfaces import Embedder, Storage, Tagger, VectorSpace
+from ..interfaces import Embedder, Generator, Storage, Tagger, VectorSpace
 from ..pipeline.chunking import passages
 from ..pipeline.search import Mode
 from ..records import KINDS, Record, Scope
 from ..registry.manager import PluginManager
 from ..times import Clock, TimeLike, parse_time, system_clock
 from ..tokens import Tokenizer
-from ..view import View
+from ..view import View, has_vectors
 
 __all__ = ["ATTEMPTS", "MemoryBase"]
 
@@ -58,6 +58,7 @@ class MemoryBase:
         embedder: Embedder | str | Mapping[str, Any] = "lexical",
         *,
         taggers: Sequence[Tagger | str | Mapping[str, Any]] = ("keyword",),
+        generator: Generator | str | Mapping[str, Any] | None = None,
         plugins: PluginManager | None = None,
         user: str = "default",
         agent: str = "default",
@@ -79,8 +80,10 @@ class MemoryBase:
         self._built = [
             part for part, spec in zip((self.embedder, *self.taggers), given, strict=True) if part is not spec
         ]
+        self._generator = generator
         self._lock = threading.Lock()
         self._views: dict[Scope, View] = {}
+        self._fitting: ColumnSource | None = None  # whose vectors are known to be of the embedder's space
         self._sidecar: VectorSidecar | None = None
         self._batch = threading.local()
         self._last_entity: dict[tuple[Scope, str], str] = {}
@@ -93,7 +96,7 @@ class MemoryBase:
         """Close the store, and the components that were built here. May be called more than once.
 
         Everything acknowledged is durable already; what searches derive from many new records is prepared now, so that
-        the next one to open the store need not. Embedders and taggers that were given as instances stay open.
+        the next one to open the store need not. Components that were given as instances stay open.
         """
         if not self._closed:
             for scope, count in self._written.items():
@@ -117,6 +120,23 @@ class MemoryBase:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def generator(self) -> Generator | None:
+        """The model that answers where a call names none; None if there is none. Built when it is first asked for."""
+        with self._lock:
+            if self._generator is None or isinstance(self._generator, Generator):
+                return self._generator
+            self._check_open()
+            built: Generator = self.plugins.build("generator", self._generator)
+            self._generator = built
+            self._built.append(built)
+            return built
+
+    @property
+    def clock(self) -> Clock:
+        """The present, in unix seconds, as this memory sees it."""
+        return self._clock
 
     # Plumbing.
 
@@ -284,21 +304,24 @@ class MemoryBase:
 
     def _adopt(self) -> None:
         """Make sure that the store's vectors and the embedder's are of one space, before anything is compared."""
-        if self.storage.keeps_vectors:
-            space = VectorSpace(self.embedder.id, self.embedder.dim)
-            # Asked each time: another process may have put in the vectors of another embedder since.
-            if self.storage.space != space:
-                self.storage.adopt(space)
+        # Asked each time: another process may have put in the vectors of another embedder since.
+        if self.storage.keeps_vectors and self.storage.space != self._space():
+            self.storage.adopt(self._space())
+
+    def _space(self) -> VectorSpace:
+        return VectorSpace(self.embedder.id, self.embedder.dim)
 
     def _with_vectors(self, changes: Sequence[Change], progress: Callable[[int, int], None] | None) -> Sequence[Change]:
-        missing = [c for c in changes if isinstance(c, Put) and c.vectors is None and c.record.text]
+        missing = [c for c in changes if isinstance(c, Put) and c.vectors is None and has_vectors(c.record)]
         if missing or any(isinstance(c, Put) and c.vectors is not None for c in changes):
-            self._adopt()
+            self.storage.adopt(self._space())
         if not missing:
             return changes
         matrices = iter(self._embed([put.record for put in missing], progress))
         return [
-            replace(c, vectors=next(matrices)) if isinstance(c, Put) and c.vectors is None and c.record.text else c
+            replace(c, vectors=next(matrices))
+            if isinstance(c, Put) and c.vectors is None and has_vectors(c.record)
+            else c
             for c in changes
         ]
 
@@ -321,6 +344,5 @@ class MemoryBase:
     def _derived_vectors(self) -> VectorSidecar:
         with self._lock:
             if self._sidecar is None:
-                space = VectorSpace(self.embedder.id, self.embedder.dim)
-                self._sidecar = VectorSidecar(self.storage.derived(), space)
+                self._sidecar = VectorSidecar(self.storage.derived(), self._space())
             return self._sidecar

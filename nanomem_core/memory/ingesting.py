@@ -13,6 +13,7 @@ from ..errors import InputError, NanomemError
 from ..interfaces import VectorSpace
 from ..pipeline.chunking import passages
 from ..records import Record, clean_metadata
+from ..view import has_vectors
 from .transfer import Parcel, Transfer
 
 if TYPE_CHECKING:
@@ -187,7 +188,8 @@ class Ingesting(Transfer):
     def _refill(self, progress: Callable[[int, int], None]) -> int:
         """Fill the sidecar; it keeps the vectors of each embedder apart, so there are none to replace."""
         held = self._derived_vectors()
-        records = [record for scope in self.storage.scopes() for record in self.storage.scan(scope) if record.text]
+        everything = (record for scope in self.storage.scopes() for record in self.storage.scan(scope))
+        records = [record for record in everything if has_vectors(record)]
         fresh = [record for record in records if not held.knows(passages(record.text))]
         done = len(records) - len(fresh)
         for start in range(0, len(fresh), _BATCH):

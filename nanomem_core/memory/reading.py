@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..chains import Standing, chain_rows
+from ..chains import UNKNOWN, Standing, chain_rows
 from ..errors import InputError, NotFoundError
 from ..frame import Frame
-from ..insight import find_changes, split_chain, staleness_rows, volatility_rows
+from ..insight import split_chain, staleness_rows, volatility_rows
+from ..interfaces import Generator
+from ..pipeline.multihop import join_hops, name_questions, second_hop_places, written_questions
 from ..pipeline.search import Mode, SearchRequest, search
 from ..records import clean_text, normalize_entity
 from ..results import Entry, SearchResults, make_entry, staleness_label
@@ -19,7 +21,6 @@ from .base import MemoryBase
 
 __all__ = ["Reading"]
 
-_UNKNOWN = Standing(None, None, "unknown")
 _PURGED = Standing(None, None, "purged")
 
 
@@ -35,7 +36,7 @@ class Reading(MemoryBase):
         if record is None or record.kind == "purged":
             return None
         if record.chain is None and record.valid_to is None:
-            return make_entry(record, _UNKNOWN)
+            return make_entry(record, UNKNOWN)
         frame, row = self._frame_of(id, user=user, agent=agent, kind=record.kind)
         return None if row is None else make_entry(record, frame.standing(row, frame.chains([row])))
 
@@ -54,6 +55,9 @@ class Reading(MemoryBase):
         decompose: bool = True,
         *,
         mode: Mode | None = None,
+        neighbours: bool = False,
+        multihop: bool = False,
+        generator: Generator | None = None,
         entity: str | None = None,
         as_of: TimeLike | None = None,
         known_at: TimeLike | None = None,
@@ -75,30 +79,66 @@ class Reading(MemoryBase):
                 ``oldest`` and ``historical`` for the first.
             decompose: divide a text that asks several things, and answer each.
             mode: ``vector``, ``text`` (BM25), or ``hybrid`` (a weighted sum of both).
-            kind: which records: ``fact``, ``episode``, ``message``, ``summary``, or None for all.
+            neighbours: let each record gain a share of the scores of those that were told just before and after it,
+                within an hour: for turns of conversations; see `nanomem_core.pipeline.neighbours`.
+            multihop: search once more for what the first hits mention, and give the last fifth of the places to what
+                that brings; see `nanomem_core.pipeline.multihop`.
+            generator: writes the questions of that second search; for None they are made of names by a rule.
+            kind: which records: ``fact``, ``episode``, ``message``, ``summary``, or None for all. Messages have no
+                vectors: they are found by their words, so not in mode ``vector``, nor with a least cosine.
 
         Raises:
             EmbedderMismatchError: the store holds vectors of another embedder (not in mode ``text``).
+            GeneratorError: `generator` failed.
         """
         frame = self._frame(
             user=user, agent=agent, kind=kind, filter=filter, entity=entity, as_of=as_of, known_at=known_at
         )
-        results = self._search(
+        return self._hops(
             frame,
             query,
+            multihop=multihop,
+            generator=generator,
             top_k=self.top_k if top_k is None else top_k,
             mode=mode,
             min_score=min_score,
             temporal_direction=temporal_direction,
             decompose=decompose,
+            neighbours=neighbours,
         )
+
+    def _hops(
+        self, frame: Frame, query: str, *, multihop: bool, generator: Generator | None, top_k: int, **options: Any
+    ) -> SearchResults:
+        """Search once, or twice if `multihop`, and tell the plugins."""
+        results = self._search(frame, query, top_k=top_k, **options)
+        if multihop and results:
+            results = self._second_hop(frame, query, results, generator, top_k, options)
         self.plugins.searched(frame.columns.scope, query, results)
         return results
 
+    def _second_hop(
+        self,
+        frame: Frame,
+        query: str,
+        first: SearchResults,
+        generator: Generator | None,
+        top_k: int,
+        options: Mapping[str, Any],
+    ) -> SearchResults:
+        if generator is None:
+            questions = name_questions(query, first, self._tokenizer, lambda name: self._mentions(frame, name))
+        else:
+            questions = written_questions(query, first, generator)
+        depth = len(first) + second_hop_places(top_k)  # what the first hop found already is no news
+        second = [self._search(frame, each, top_k=depth, **{**options, "decompose": False}) for each in questions]
+        return join_hops(first, second, top_k)
+
     def _search(self, frame: Frame, query: str, *, mode: Mode | None, **options: Any) -> SearchResults:
         mode = self.mode if mode is None else mode
-        if mode != "text" and query.strip():
+        if mode != "text" and query.strip() and frame.columns.source is not self._fitting:
             self._adopt()
+            self._fitting = frame.columns.source
         request = SearchRequest(
             clean_text(query),
             self.embedder.embed_query,
@@ -110,6 +150,10 @@ class Reading(MemoryBase):
             **options,
         )
         return search(frame, request)
+
+    @staticmethod
+    def _mentions(frame: Frame, words: str) -> int:
+        return int(np.count_nonzero(frame.view.text_scores(frame.columns, words, frame.allowed)))
 
     def history(
         self,
@@ -201,11 +245,7 @@ class Reading(MemoryBase):
         if end is not None and end < start:
             raise InputError(f"until: expected a time after since; found {until!r}, which is before {since!r}")
         frame = self._frame(user=user, agent=agent, kind=kind, filter=filter, entity=entity, known_at=known_at)
-        found = [
-            change
-            for change in find_changes(frame.columns, frame.visible, start, end, frame.ends)
-            if frame.allowed[change.row]
-        ]
+        found = frame.changes(start, end)
         if limit is not None:
             found = found[: max(limit, 0)]
         entries = frame.entries(dict.fromkeys(change.row for change in found))

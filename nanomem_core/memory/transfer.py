@@ -84,7 +84,8 @@ class Transfer(Removing):
                     continue
                 vectors = None
                 if space is not None and record.text:
-                    vectors, _ = frame.columns.source.vectors(np.array([row], np.intp))
+                    found, _ = frame.columns.source.vectors(np.array([row], np.intp))
+                    vectors = found if len(found) else None
                 yield Parcel(frame.columns.scope, record, vectors, space)
 
     def export(

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from ..changes import Put, Vectors, check_matrices
+from ..changes import Change, Delete, Put, Vectors, check_matrices
 from ..errors import InputError
-from ..records import Kind, Record, Scope, clean_metadata, clean_text, new_id, normalize_entity
+from ..records import Kind, Record, Scope, clean_metadata, clean_text, new_ids, normalize_entity
 from ..times import TimeLike, parse_time
-from .reading import Reading
+from .tagging import Tagging
 
-__all__ = ["PERSONAL_SOURCES", "Writing"]
-
-PERSONAL_SOURCES = frozenset(
-    {"api", "chat", "chat_session", "cli", "mcp", "mcp_client", "proxy", "proxy_chat", "rest_api", "user_input"}
-)
-"""Sources whose statements a tagger may put into a chain. Documents speak of other people's attributes."""
+__all__ = ["Writing"]
 
 _ITEM_KEYS = ("text", "metadata", "source", "timestamp", "revision", "id", "entity", "valid_to", "kind", "vectors")
 _KNOWN_KEYS = frozenset(_ITEM_KEYS)
 
 
-class Writing(Reading):
+class Writing(Tagging):
     """The part of `Memory` that writes."""
 
     def add(
@@ -81,24 +76,28 @@ class Writing(Reading):
         """
         scope = self._scope(user, agent)
         now = self._clock()
-        previous: dict[str, str] = {}
         records: dict[int, Record] = {}
         given: dict[int, Any] = {}
         ids: list[str] = []
+        items = list(items)
+        fresh = new_ids(len(items))
         for number, item in enumerate(items):
             fields = _item_fields(item, number)
-            vectors = fields.pop("vectors", None)
-            record = self._make_record(scope, now, previous, **fields)
-            ids.append("" if record is None else record.id)
-            if record is not None:
-                records[number] = record
-                if vectors is not None:
-                    given[number] = vectors
+            record = _make_record(now, fields, fresh)
+            if record is None:
+                ids.append("")
+                continue
+            ids.append(record.id)
+            records[number] = record
+            vectors = fields.get("vectors")
+            if vectors is not None:
+                given[number] = vectors
         if records:
             checked = self._checked(given)
-            puts = [Put(record, expect=0, vectors=checked.get(number)) for number, record in records.items()]
+            last = self._tag_new(scope, records)
+            puts = [Put(record, 0, checked.get(number)) for number, record in records.items()]
             self._commit(scope, puts, progress=progress)
-            for user_id, entity in previous.items():
+            for user_id, entity in last.items():
                 self._last_entity[scope, user_id] = entity
         return ids
 
@@ -111,67 +110,6 @@ class Writing(Reading):
             list(given.values()), self.embedder.dim, lambda place: f"item {numbers[place]}: vectors"
         )
         return dict(zip(numbers, matrices, strict=True))
-
-    def _make_record(
-        self,
-        scope: Scope,
-        now: float,
-        previous: dict[str, str],
-        text: str,
-        metadata: Mapping[str, Any] | None = None,
-        source: str = "user_input",
-        timestamp: TimeLike | None = None,
-        revision: int | None = None,
-        id: str | None = None,
-        entity: str | None = None,
-        valid_to: TimeLike | None = None,
-        kind: Kind = "fact",
-    ) -> Record | None:
-        if not isinstance(text, str):
-            raise InputError(f"text: expected a text; found {type(text).__name__}")
-        text = clean_text(text).strip()
-        if not text:
-            return None
-        cleaned = clean_metadata(metadata)
-        named = cleaned.pop("entity", None)
-        declared = entity if entity is not None else named
-        if revision is not None and (not isinstance(revision, int) or revision < 1):
-            raise InputError(f"revision: expected a whole number from 1; found {revision!r}")
-        if kind == "purged":
-            raise InputError("kind: a purged record has no text to store; use purge to make one")
-        begin = now if timestamp is None else parse_time(timestamp, "timestamp")
-        end = None if valid_to is None else parse_time(valid_to, "valid_to")
-        if end is not None and end < begin:
-            raise InputError(f"valid_to: expected a time from the timestamp {begin} on; found {end}")
-        name: str | None = None
-        if declared is not None:
-            name = normalize_entity(declared)
-        elif revision is None and kind == "fact" and source in PERSONAL_SOURCES:
-            user_id = str(cleaned.get("user_id", ""))
-            name = self._tag(text, previous.get(user_id) or self._last_entity.get((scope, user_id)))
-            if name is not None:
-                previous[user_id] = name
-        return Record(
-            id=new_id() if id is None else id,
-            text=text,
-            kind=kind,
-            entity=name,
-            declared=declared is not None,
-            revision=revision or 0,
-            valid_from=begin,
-            valid_to=end,
-            recorded_at=now,
-            closed_at=None if end is None else now,
-            source=clean_text(source),
-            metadata=cleaned,
-        )
-
-    def _tag(self, text: str, previous: str | None) -> str | None:
-        for tagger in self.taggers:
-            entity = tagger.tag(text, previous=previous)
-            if entity is not None:
-                return normalize_entity(entity)
-        return None
 
     def update(
         self,
@@ -261,6 +199,33 @@ class Writing(Reading):
 
         return self._rewrite(self._scope(user, agent), id, change, None)
 
+    def commit(
+        self,
+        changes: Sequence[Change],
+        *,
+        expect_head: int | None = None,
+        user: str | None = None,
+        agent: str | None = None,
+    ) -> None:
+        """Write prepared changes as one commit, after the hooks have seen them; durable when this returns.
+
+        A record that is written again with its text unchanged, and
+        with an `expect`, keeps the vectors that are stored.
+
+        Raises:
+            ConflictError: a precondition, or `expect_head`, does not hold; nothing was written.
+        """
+        scope = self._scope(user, agent)
+        self._commit(scope, [self._keeping_vectors(scope, change) for change in changes], expect_head)
+
+    def _keeping_vectors(self, scope: Scope, change: Change) -> Change:
+        if isinstance(change, Delete) or change.vectors is not None or not change.expect:
+            return change
+        stored = self.storage.get(scope, change.record.id)
+        if stored is None or stored.version != change.expect or stored.text != change.record.text:
+            return change
+        return replace(change, vectors=self._kept_vectors(scope, stored))
+
     @contextmanager
     def batch(self) -> Iterator[None]:
         """Writes and deletions of this thread inside the block become one commit (a scope) at its end.
@@ -284,12 +249,53 @@ class Writing(Reading):
             self._commit(scope, part.changes, part.expect_head)
 
 
-def _item_fields(item: object, number: int) -> dict[str, Any]:
+def _item_fields(item: object, number: int) -> Mapping[str, Any]:
     if isinstance(item, str):
         return {"text": item}
-    if not isinstance(item, Mapping) or "text" not in item:
+    if not (type(item) is dict or isinstance(item, Mapping)) or "text" not in item:
         raise InputError(f"item {number}: expected a text, or a mapping with `text`; found {item!r:.80}")
-    if not item.keys() <= _KNOWN_KEYS:
+    if not _KNOWN_KEYS.issuperset(item):
         unknown = next(key for key in item if key not in _KNOWN_KEYS)
         raise InputError(f"item {number}: unknown key {unknown!r}; known are {', '.join(_ITEM_KEYS)}")
-    return dict(item)
+    return item
+
+
+def _make_record(now: float, fields: Mapping[str, Any], fresh: Iterator[str]) -> Record | None:
+    """The record of an item; None if its text is empty. One that brings no id gets one of `fresh`."""
+    text = fields["text"]
+    if not isinstance(text, str):
+        raise InputError(f"text: expected a text; found {type(text).__name__}")
+    text = clean_text(text).strip()
+    if not text:
+        return None
+    get = fields.get
+    kind, source, revision = get("kind", "fact"), get("source", "user_input"), get("revision")
+    id, timestamp, valid_to = get("id"), get("timestamp"), get("valid_to")
+    cleaned = clean_metadata(get("metadata"))
+    named = cleaned.pop("entity", None)
+    declared = get("entity")
+    if declared is None:
+        declared = named
+    if revision is not None and (not isinstance(revision, int) or revision < 1):
+        raise InputError(f"revision: expected a whole number from 1; found {revision!r}")
+    if kind == "purged":
+        raise InputError("kind: a purged record has no text to store; use purge to make one")
+    begin = now if timestamp is None else parse_time(timestamp, "timestamp")
+    end = None if valid_to is None else parse_time(valid_to, "valid_to")
+    if end is not None and end < begin:
+        raise InputError(f"valid_to: expected a time from the timestamp {begin} on; found {end}")
+    return Record(
+        next(fresh) if id is None else id,
+        text,
+        kind,
+        None if declared is None else normalize_entity(declared),
+        declared is not None,
+        revision or 0,
+        0,
+        begin,
+        end,
+        now,
+        None if end is None else now,
+        clean_text(source),
+        cleaned,
+    )

@@ -14,13 +14,20 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-__all__ = ["MAX_WORDS", "OVERLAP_WORDS", "count_words", "passages"]
+__all__ = ["MAX_WORDS", "OVERLAP_WORDS", "UNSPACED_CHAR", "count_words", "passages"]
 
 MAX_WORDS = 500
 """Words of a passage at most; a text of no more is its own only passage."""
 
 OVERLAP_WORDS = 40
 """Words at the end of a passage that the next one repeats, at most."""
+
+UNSPACED_CHAR = (  # compiled when it is needed, since that takes as long as importing all the rest
+    "[\u0e00-\u0eff\u1000-\u11ff\u1780-\u17ff"  # Thai, Lao, Burmese, Hangul letters, Khmer
+    "\u3000-\u30ff\u3130-\u318f\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff"  # kana, Han, Hangul
+    "\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"  # compatibility and full-width forms, further Han
+)
+"""A regular expression for one character of a script that is written without spaces."""
 
 # Costs are whole numbers, in 1/192 word: 3 for a character of a long run, 64 for one of an unspaced script.
 _WORD = 192
@@ -30,11 +37,6 @@ _PIECE = {_LONG: 64, _UNSPACED: 40}
 """Characters of the pieces that a long run is cut into, by the cost of a character."""
 
 _RUN = re.compile(r"\S+")
-_UNSPACED_CHAR = (  # compiled when it is needed, since that takes as long as importing all the rest
-    "[\u0e00-\u0eff\u1000-\u11ff\u1780-\u17ff"  # Thai, Lao, Burmese, Hangul letters, Khmer
-    "\u3000-\u30ff\u3130-\u318f\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff"  # kana, Han, Hangul
-    "\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"  # compatibility and full-width forms, further Han
-)
 _SENTENCE_END = re.compile(r"[.!?…。！？．][\"'”’»)\]」』）】]*\Z")
 _INNER_END = re.compile(r"[^。！？]*[。！？]+[」』）】”’]*|[^。！？]+")
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
@@ -125,6 +127,6 @@ def _pieces(word: str, offset: int, rate: int, rank: int) -> Iterator[_Atom]:
 
 def _cost(word: str) -> tuple[int, int]:
     """The cost of a run of non-space characters, and of each of its characters where it must be cut."""
-    if not word.isascii() and 5 * len(re.findall(_UNSPACED_CHAR, word)) >= len(word):
+    if not word.isascii() and 5 * len(re.findall(UNSPACED_CHAR, word)) >= len(word):
         return max(_WORD, _UNSPACED * len(word)), _UNSPACED
     return max(_WORD, _LONG * len(word)), _LONG

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol, Self
 
+from pluggy import HookImpl
+
 from ..changes import Change, Commit, Delete, Put
 from ..errors import (
     ConfigError,
@@ -20,9 +22,9 @@ from ..errors import (
     UnknownComponentError,
 )
 from ..hints import did_you_mean, one_line
-from ..hookspecs import API_LEVEL, Plugin, hookimpl
-from ..interfaces import Component
-from ..records import Scope
+from ..hookspecs import API_LEVEL, Plugin, StoreVerdict, hookimpl
+from ..interfaces import ChatMessage, Component
+from ..records import Record, Scope
 from .components import KINDS, Offer, checked_offers, clash, interface, label
 from .discovery import PLUGINS, Found, find, load
 from .hooks import HOOKS, Hooks, call
@@ -36,7 +38,8 @@ class PluginSelection(Protocol):
     """Which plugins to load; `nanomem_core.config.model.PluginSettings` is one.
 
     `load` None means all that are installed, an empty sequence none. With `strict`, any plugin that is not what the
-    settings ask for is an error.
+    settings ask for is an error. `options` are, by name, the keyword arguments of plugins that are subclasses of
+    `Plugin`.
     """
 
     @property
@@ -47,6 +50,9 @@ class PluginSelection(Protocol):
 
     @property
     def strict(self) -> bool: ...
+
+    @property
+    def options(self) -> Mapping[str, Mapping[str, Any]]: ...
 
 
 class _Core(Plugin):
@@ -65,13 +71,18 @@ class _Core(Plugin):
 class _Entry:
     """A plugin that is known, and what became of it so far; `state` None means that it is yet to be loaded."""
 
-    def __init__(self, name: str, found: Found | None = None, plugin: object = None) -> None:
+    def __init__(
+        self, name: str, found: Found | None = None, plugin: object = None, options: Mapping[str, Any] | None = None
+    ) -> None:
         self.name = name
         self.found = found
         self.plugin = plugin
+        self.options = options or {}
         self.state: State | None = None
         self.detail = ""
         self.error: BaseException | None = None
+        self.lost: set[tuple[str, str]] = set()
+        """Kind and name of components that it offered and whose import failed."""
 
     def settle(self, state: State, detail: str = "", error: BaseException | None = None) -> None:
         self.state, self.detail, self.error = state, detail, error
@@ -94,19 +105,26 @@ class PluginManager:
         self._hooks.register(_Core(), "nanomem_core")
         self._entries: list[_Entry] = []
         self._strict = False
+        self._data_dir: Path | None = None
         self._offers: dict[str, list[Offer]] = {}
+        self._implementations: dict[str, list[HookImpl]] = {}
         self._lock = threading.RLock()
 
     @classmethod
-    def discover(cls, settings: PluginSelection | None = None) -> Self:
-        """A manager of the installed plugins that `settings` allow (None: all). Reads metadata, imports none."""
+    def discover(cls, settings: PluginSelection | None = None, *, data_dir: Path | None = None) -> Self:
+        """A manager of the installed plugins that `settings` allow (None: all). Reads metadata, imports none.
+
+        Relative paths among the options of plugins are taken from `data_dir`.
+        """
         manager = cls()
+        manager._data_dir = data_dir
         chosen = settings.load if settings is not None else None
         disabled = settings.disable if settings is not None else ()
+        options = settings.options if settings is not None else {}
         manager._strict = settings is not None and settings.strict
         installed = find(PLUGINS)
         for found in installed:
-            entry = _Entry(found.name, found)
+            entry = _Entry(found.name, found, options=options.get(found.name))
             others = [other.origin for other in installed if other.name == found.name and other is not found]
             if found.name in disabled:
                 entry.settle("disabled", "plugins.disable names it")
@@ -119,12 +137,11 @@ class PluginManager:
                 )
             manager._entries.append(entry)
         names = {found.name for found in installed}
-        for name in dict.fromkeys(chosen or ()):
+        for name in dict.fromkeys((*(chosen or ()), *options)):
             if name not in names:
                 entry = _Entry(name)
-                entry.settle(
-                    "missing", "plugins.load names it, but nothing installed brings it" + did_you_mean(name, names)
-                )
+                by = "plugins.load" if name in (chosen or ()) else "plugins.options"
+                entry.settle("missing", f"{by} names it, but nothing installed brings it{did_you_mean(name, names)}")
                 manager._entries.append(entry)
         return manager
 
@@ -155,6 +172,7 @@ class PluginManager:
             self._hooks.verify(plugin, name)
             self._entries.append(_Entry(name, plugin=plugin))
             self._offers.clear()
+            self._implementations.clear()
         return name
 
     def load(self) -> None:
@@ -183,7 +201,7 @@ class PluginManager:
     def _load_one(self, entry: _Entry) -> None:
         try:
             if entry.found is not None:
-                entry.plugin = _instance(load(entry.found))
+                entry.plugin = _instance(load(entry.found), entry, self._data_dir)
                 self._hooks.verify(entry.plugin, entry.name)
             self._hooks.register(entry.plugin, entry.name)
         # A plugin that calls sys.exit() when it is imported must not end the application.
@@ -202,6 +220,23 @@ class PluginManager:
         self._settled()
         return [hook for hook in HOOKS if any(each.plugin_name == plugin for each in self._hooks.implementations(hook))]
 
+    def plugin(self, name: str) -> object:
+        """The plugin of that name, loaded: a module, or an instance of a subclass of `Plugin`.
+
+        Raises:
+            PluginLoadError: it can't be used; the cause is chained.
+            PluginError: there is none of that name.
+        """
+        entries = self._settled()
+        for entry in entries:
+            if entry.name == name:
+                if entry.state == "loaded":
+                    return entry.plugin
+                raise PluginLoadError(str(entry.status), plugin=name) from entry.error
+        raise PluginError(
+            f"there is no plugin {name!r}{did_you_mean(name, [each.name for each in entries])}", plugin=name
+        )
+
     # Components.
 
     def classes(self, kind: str) -> list[Offer]:
@@ -213,10 +248,27 @@ class PluginManager:
             InputError: there is no such kind.
             PluginLoadError: the settings are strict, and a plugin failed.
         """
+        return self._usable(kind)
+
+    def _usable(self, kind: str, name: str | None = None) -> list[Offer]:
+        """The components of a kind, those of one name only if it is given, whose classes can be imported."""
         interface(kind)
-        offers = self._collect(kind)
+        usable = [offer for offer in self._collect(kind) if name in (None, offer.name) and self._imported(offer)]
         self.load()
-        return list(offers)
+        return usable
+
+    def _imported(self, offer: Offer) -> bool:
+        """True if the class is there; else its plugin is marked as failed, and not asked for it again."""
+        try:
+            offer.cls  # noqa: B018  # imports it
+        except (Exception, SystemExit) as error:
+            with self._lock:
+                entry = next(entry for entry in self._entries if entry.name == offer.plugin)
+                entry.settle("failed", f"{offer.kind} {offer.name!r}: {one_line(error)}", error)
+                entry.lost.add((offer.kind, offer.name))
+                self._offers[offer.kind] = [other for other in self._collect(offer.kind) if other is not offer]
+            return False
+        return True
 
     def _collect(self, kind: str) -> list[Offer]:
         with self._lock:
@@ -241,7 +293,7 @@ class PluginManager:
             DuplicateComponentError: several installed plugins offer it; names their distributions.
             PluginLoadError: the plugin of that name failed to load; the cause is chained.
         """
-        offers = [offer for offer in self.classes(kind) if offer.name == name]
+        offers = self._usable(kind, name)
         if not offers:
             raise self._not_offered(kind, name)
         problem = clash(offers)
@@ -253,8 +305,8 @@ class PluginManager:
         entries = self._settled()
         problems = [entry for entry in entries if entry.status.is_problem]
         for entry in problems:
-            # Nobody can know what a plugin would have offered; by convention it offers a component of its own name.
-            if _folded(entry.name) == _folded(name):
+            # Mostly nobody can know what a plugin would have offered; by convention a component of its own name.
+            if (kind, name) in entry.lost or _folded(entry.name) == _folded(name):
                 error = PluginLoadError(f"{kind} {name!r} can't be used: {entry.status}", plugin=entry.name)
                 error.__cause__ = entry.error
                 return error
@@ -273,7 +325,7 @@ class PluginManager:
     @property
     def offers(self) -> list[Offer]:
         """Every component that plugins offer, of every kind. A failure is data here, see `statuses`."""
-        return [offer for kind in KINDS for offer in self._collect(kind)]
+        return [offer for kind in KINDS for offer in self._collect(kind) if self._imported(offer)]
 
     def problems(self) -> list[str]:
         """Everything that is wrong with the plugins and what they offer, one line each."""
@@ -331,8 +383,7 @@ class PluginManager:
             PluginError: a plugin failed otherwise, or returned something else than changes.
         """
         current = tuple(changes)
-        self.load()
-        for implementation in self._hooks.implementations("nanomem_before_commit"):
+        for implementation in self._loaded("nanomem_before_commit"):
             name = implementation.plugin_name
             try:
                 result = call(implementation, scope=scope, changes=current)
@@ -352,6 +403,25 @@ class PluginManager:
                     )
         return current
 
+    def should_store(self, scope: Scope, text: str, context: Sequence[ChatMessage]) -> tuple[StoreVerdict, str] | None:
+        """The first verdict of a ``nanomem_should_store`` hook, and who gave it; None if nobody could judge.
+
+        The plugins that were registered last are asked first, so that an application goes before what is installed.
+        """
+        found = reversed(self._loaded("nanomem_should_store"))
+        for implementation in sorted(found, key=lambda each: each.trylast - each.tryfirst):
+            name = implementation.plugin_name
+            try:
+                verdict = call(implementation, scope=scope, text=text, context=context)
+                if verdict is not None and not isinstance(verdict, StoreVerdict):
+                    raise TypeError(f"expected a StoreVerdict or None; found {verdict!r}")
+            except (Exception, SystemExit) as error:
+                _log_failure(name, "nanomem_should_store", error)
+            else:
+                if verdict is not None:
+                    return verdict, name
+        return None
+
     def committed(self, commit: Commit) -> None:
         """Tell every plugin of a commit. One that raises is logged and keeps it from nobody."""
         self._notify("nanomem_committed", commit=commit)
@@ -360,29 +430,62 @@ class PluginManager:
         """Tell every plugin of a search. One that raises is logged and keeps it from nobody."""
         self._notify("nanomem_searched", scope=scope, query=query, results=results)
 
+    def episode_created(self, scope: Scope, episode: Record) -> None:
+        """Tell every plugin of a new episode. One that raises is logged and keeps it from nobody."""
+        self._notify("nanomem_episode_created", scope=scope, episode=episode)
+
+    def episode_distilled(self, scope: Scope, id: str, report: Mapping[str, Any]) -> None:
+        """Tell every plugin that an episode's facts were drawn, likewise."""
+        self._notify("nanomem_episode_distilled", scope=scope, id=id, report=report)
+
+    def episode_deleted(self, scope: Scope, id: str, facts: Sequence[str]) -> None:
+        """Tell every plugin that an episode was deleted, and the `facts` with it, likewise."""
+        self._notify("nanomem_episode_deleted", scope=scope, id=id, facts=facts)
+        for fact in facts:
+            self.fact_deleted(scope, fact)
+
+    def fact_deleted(self, scope: Scope, id: str) -> None:
+        """Tell every plugin that a fact was deleted, likewise."""
+        self._notify("nanomem_fact_deleted", scope=scope, id=id)
+
+    def _loaded(self, hook: str) -> list[HookImpl]:
+        """Who implements a hook, after `load`. Kept, since this is asked for every commit and every search."""
+        found = self._implementations.get(hook)
+        if found is None:
+            with self._lock:
+                self.load()
+                found = self._implementations[hook] = self._hooks.implementations(hook)
+        return found
+
     def _notify(self, hook: str, **arguments: Any) -> None:
-        self.load()
-        for implementation in self._hooks.implementations(hook):
+        for implementation in self._loaded(hook):
             try:
                 call(implementation, **arguments)
             except (Exception, SystemExit) as error:
-                import logging
-
-                logging.getLogger("nanomem").exception(
-                    "plugin %r failed in %s: %s", implementation.plugin_name, hook, one_line(error)
-                )
+                _log_failure(implementation.plugin_name, hook, error)
 
 
-def _instance(plugin: object) -> object:
+def _instance(plugin: object, entry: _Entry | None = None, data_dir: Path | None = None) -> object:
     """The object that holds the hooks, checked for being one and for the API levels it states."""
+    options = {} if entry is None else entry.options
     if isinstance(plugin, type) and issubclass(plugin, Plugin):
-        plugin = plugin()
+        plugin = plugin(**Options(plugin).check(options, "the plugin", data_dir))
+    elif options:
+        raise ConfigError(
+            f"it takes no options, but plugins.options gives it {', '.join(options)}", key="plugins.options"
+        )
     if not isinstance(plugin, (Plugin, ModuleType)):
         raise PluginError(f"a plugin is a module, or a subclass of Plugin or an instance of one; found {plugin!r}")
     levels = getattr(plugin, "NANOMEM_API_LEVELS", (API_LEVEL,))
     if not isinstance(levels, Collection) or API_LEVEL not in levels:
         raise PluginError(f"it supports the API levels {levels!r}, and this nanomem_core has level {API_LEVEL}")
     return plugin
+
+
+def _log_failure(plugin: str, hook: str, error: BaseException) -> None:
+    import logging
+
+    logging.getLogger("nanomem").error("plugin %r failed in %s: %s", plugin, hook, one_line(error), exc_info=error)
 
 
 def _first_error(entries: Sequence[_Entry]) -> BaseException | None:

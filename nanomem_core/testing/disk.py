@@ -24,7 +24,7 @@ torn: nothing, but of the very last write only the first half was done.
 all: everything.
 zeros: names and sizes were kept, the data was not: new bytes are zeros.
 cut: in each file and each directory, everything from some moment on.
-sectors: any of the 512-byte sectors, and in each directory everything from some moment on.
+sectors: in each of the 512-byte sectors, and in each directory, everything from some moment on.
 """
 
 Kind = Literal["create", "write", "truncate", "sync", "rename", "link", "unlink", "mkdir", "rmdir", "syncdir"]
@@ -153,13 +153,20 @@ def survivors(operations: Sequence[Operation], loss: Loss, seed: int = 0) -> Ite
         yield from (replace(op, data=op.data[: len(op.data) // 2]) for op in operations[-1:])
         return
     kept = _kept(operations, loss, chance)
+    lost: set[tuple[int, int]] = set()
     for index, op in enumerate(operations):
         if index in kept:
             yield op
         elif op.kind == "write" and loss == "zeros":
             yield replace(op, offset=op.offset + len(op.data), data=b"")
         elif op.kind == "write" and loss == "sectors":
-            yield from (piece for piece in _sectors(op) if chance.random() < 0.5)
+            for piece in _sectors(op):
+                # A sector is as it was at some moment: what came later is lost with what was lost of it.
+                sector = op.inode, piece.offset // SECTOR
+                if sector in lost or chance.random() < 0.5:
+                    lost.add(sector)
+                else:
+                    yield piece
 
 
 def _kept(operations: Sequence[Operation], loss: Loss, chance: random.Random) -> set[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,13 +69,20 @@ class Call:
     schema: Mapping[str, Any] | None
 
 
+Answer = str | Completion | BaseException
+
+
 class ScriptedGenerator(Generator):
-    """Gives the `answers` in turn, raises those that are exceptions, and keeps what it was asked in `calls`."""
+    """Gives the `answers` in turn, raises those that are exceptions, and keeps what it was asked in `calls`.
+
+    `answers` may also be a function, which is given each `Call` and returns or raises the answer; it may run in several
+    threads at once.
+    """
 
     name = "scripted"
 
-    def __init__(self, answers: Iterable[str | Completion | BaseException] = ()) -> None:
-        self.answers = list(answers)
+    def __init__(self, answers: Iterable[Answer] | Callable[[Call], Answer] = ()) -> None:
+        self.answers = answers if callable(answers) else list(answers)
         self.calls: list[Call] = []
         self._lock = threading.Lock()
 
@@ -94,10 +101,14 @@ class ScriptedGenerator(Generator):
         """
         with self._lock:
             index = len(self.calls)
-            self.calls.append(Call(tuple(messages), temperature, max_tokens, schema))
-        if index >= len(self.answers):
+            call = Call(tuple(messages), temperature, max_tokens, schema)
+            self.calls.append(call)
+        if callable(self.answers):
+            answer = self.answers(call)
+        elif index < len(self.answers):
+            answer = self.answers[index]
+        else:
             raise GeneratorError(f"scripted generator: expected at most {len(self.answers)} calls; found one more")
-        answer = self.answers[index]
         if isinstance(answer, BaseException):
             raise answer
         return Completion(answer) if isinstance(answer, str) else answer
@@ -109,6 +120,7 @@ class _Contents:
 
     head: int = 0
     records: Mapping[str, Record] = field(default_factory=dict)
+    epoch: object = None
 
 
 class DictStorage(Storage):
@@ -145,6 +157,9 @@ class DictStorage(Storage):
         with self._lock:
             self._scopes.pop(scope, None)
 
+    def epoch(self, scope: Scope) -> object:
+        return self._contents(scope).epoch
+
     def close(self) -> None:
         self._closed = True
 
@@ -178,4 +193,4 @@ class _DictTransaction:
         for id in plan.deletes:
             del records[id]
         records.update((put.record.id, put.record) for put in plan.puts)
-        self._scopes[self._scope] = _Contents(plan.head, records)
+        self._scopes[self._scope] = _Contents(plan.head, records, self._contents.epoch or object())

@@ -67,6 +67,12 @@ class GeneratorContract:
         completion = generator.complete(_conversation(), temperature=0.7, max_tokens=64, schema=_SCHEMA)
         assert isinstance(completion.text, str)
 
+    def test_the_pieces_of_a_stream_make_its_completion(self, generator: Generator) -> None:
+        with generator.stream(_conversation(), temperature=0.0, max_tokens=64) as stream:
+            pieces = list(stream)
+            assert all(isinstance(piece, str) for piece in pieces)
+            assert "".join(pieces) == stream.completion.text
+
     def test_generate_gives_the_text_of_one_turn(self, generator: Generator) -> None:
         assert isinstance(generator.generate("Say something.", temperature=0.0, max_tokens=16), str)
 
@@ -76,9 +82,12 @@ class GeneratorContract:
         assert messages == _conversation()
 
     def test_a_failure_is_a_generator_error(self, make_failing_generator: MakeGenerator) -> None:
-        with make_failing_generator() as generator, pytest.raises(GeneratorError) as caught:
-            generator.complete(_conversation())
-        assert str(caught.value)
+        with make_failing_generator() as generator:
+            with pytest.raises(GeneratorError) as caught:
+                generator.complete(_conversation())
+            assert str(caught.value)
+            with pytest.raises(GeneratorError):
+                list(generator.stream(_conversation()))
 
     def test_close_may_be_repeated(self, make_generator: MakeGenerator) -> None:
         generator = make_generator()

@@ -163,7 +163,8 @@ def assert_columns_agree(storage: Storage, scope: Scope) -> None:
     records = {record.id: record for record in storage.scan(scope)}
     assert columns.scope == scope
     assert columns.head == storage.head(scope)
-    arrays = [getattr(columns, name) for name in columns.__slots__ if name not in ("scope", "head", "chains", "source")]
+    others = ("scope", "head", "chains", "source")
+    arrays = [getattr(columns, name) for name in columns.__slots__ if name not in others and name[0] != "_"]
     assert {len(array) for array in arrays} == {len(columns)}
     live: Rows = np.flatnonzero(columns.live)
     assert sorted(source.ids(live)) == sorted(records)

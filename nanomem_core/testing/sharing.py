@@ -50,6 +50,23 @@ class SharingContract(StorageFixtures):
             assert [record.id for record in handle.scan(ANN)] == [*(f"r{i}" for i in range(20, 29)), "after"]
             assert_columns_agree(handle, ANN)
 
+    def test_a_scope_that_another_handle_erased_and_filled_again_is_another_one(
+        self, storage: Storage, opened: MakeStorage
+    ) -> None:
+        other = opened()
+        for id in "abc":
+            put_all(storage, ANN, [fact(id)])
+        assert storage.columns(ANN).head == 3
+        other.erase(ANN)
+        for id in "xyz":
+            put_all(other, ANN, [fact(id)])
+        assert_columns_agree(storage, ANN)
+        other.erase(ANN)
+        for id in "uvw":
+            put_all(other, ANN, [fact(id)])
+        put_all(storage, ANN, [fact("t")])
+        assert_columns_agree(storage, ANN)
+
     def test_threads_lose_nothing(self, storage: Storage) -> None:
         _in_threads(storage, _add_25)
         _assert_all_added(storage, 8)

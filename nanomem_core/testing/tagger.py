@@ -7,7 +7,7 @@
 
         statements = ("I live in Lisbon.",)      # some that it recognises
 
-A tagger that asks a generator also overrides ``make_generator``, so that it returns one with fitting answers.
+A tagger that asks a generator also overrides ``make_generator``, so that it returns one that answers every call.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import pytest
 
-from ..interfaces import Generator, Tagger
+from ..interfaces import Generator, Statement, Tagger
 from ..records import normalize_entity
 from .processes import in_processes, must_be_picklable
 from .samples import ODD_TEXTS
@@ -69,6 +69,20 @@ class TaggerContract:
     def test_nothing_said_gives_no_entity(self, tagger: Tagger, make_generator: Callable[[], Generator | None]) -> None:
         for text in ("", " ", "\n"):
             assert tagger.tag(text, generator=make_generator()) is None
+
+    def test_a_batch_answers_for_each_statement_and_keeps_what_is_known(
+        self, tagger: Tagger, make_generator: Callable[[], Generator | None]
+    ) -> None:
+        texts = [*self.statements, "", *ODD_TEXTS]
+        batch = [Statement(text) for text in texts]
+        found = tagger.tag_batch(batch, known=lambda: {"city": "Lives in Oslo."}, generator=make_generator())
+        assert len(found) == len(texts)
+        assert all(found[: len(self.statements)]), "a statement of `statements` gets no entity in a batch"
+        assert found[len(self.statements)] is None
+        assert all(entity is None or normalize_entity(entity) for entity in found)
+        given = [Statement(text, "given") for text in self.statements]
+        assert tagger.tag_batch(given, previous="city", generator=make_generator()) == ["given"] * len(given)
+        assert tagger.tag_batch([], generator=make_generator()) == []
 
     def test_same_is_reflexive_and_symmetric(
         self, tagger: Tagger, make_generator: Callable[[], Generator | None]

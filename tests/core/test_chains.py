@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from nanomem_core.chains import Standing, chain_rows, read_chains, standing, visible
 from nanomem_core.records import Record
-from tests.rows import columns_of, record
+from tests.rows import columns_of, members_in, record
 
 NOW = 1000.0
 
 
 def stand(*records: Record, row: int, at: float = NOW, known_at: float | None = None) -> Standing:
     columns = columns_of(*records)
-    chains = read_chains(columns, [int(columns.chain[row])], visible(columns, known_at=known_at))
+    chains = read_chains(columns, [int(columns.chain[row])], visible(columns, known_at=known_at), members_in(columns))
     return standing(columns, row, chains.get(int(columns.chain[row])), at, columns.ends(known_at))
 
 
@@ -96,11 +96,11 @@ def test_what_is_visible_is_true_and_told_by_the_asked_times() -> None:
 
 def test_reading_no_chain_and_chains_without_rows() -> None:
     columns = columns_of(record("a", "x"))
-    assert read_chains(columns, [], visible(columns)) == {}
-    assert read_chains(columns, [-1], visible(columns)) == {}
-    assert read_chains(columns, [0], np.zeros(1, np.bool_)) == {}
+    assert read_chains(columns, [], visible(columns), members_in(columns)) == {}
+    assert read_chains(columns, [-1], visible(columns), members_in(columns)) == {}
+    assert read_chains(columns, [0], np.zeros(1, np.bool_), members_in(columns)) == {}
     empty = columns_of()
-    assert read_chains(empty, [], visible(empty)) == {}
+    assert read_chains(empty, [], visible(empty), members_in(empty)) == {}
     assert chain_rows(empty, visible(empty)) == []
 
 

@@ -98,9 +98,28 @@ def test_a_commit_appends_rows_and_kills_the_old_ones():
 
 def test_a_commit_that_does_not_follow_changes_nothing():
     memory, _ = held(record("a"))
-    for head in (1, 3):
-        assert not memory.apply(Commit(ANN, head, (record("b"),), ("a",)))
+    assert not memory.apply(Commit(ANN, 1, (record("b"),), ("a",)))
     assert memory.columns().live.tolist() == [True]
+
+
+def test_commits_that_come_before_their_turn_wait_for_it():
+    memory, _ = held(record("a"))
+    later = [record(id) for id in "cde"]
+    for head, one in zip((4, 3), reversed(later[:2]), strict=True):
+        assert memory.apply(Commit(ANN, head, (one,)))
+    assert (memory.head, len(memory.columns())) == (1, 1)
+    assert memory.apply(Commit(ANN, 2, (record("b"),), ("a",)))
+    columns = memory.columns()
+    assert (columns.head, columns.source.ids(np.arange(4)), columns.live.tolist()) == (
+        4,
+        ["a", "b", "c", "d"],
+        [False, True, True, True],
+    )
+
+
+def test_where_a_commit_never_comes_the_others_are_not_gathered_for_ever():
+    memory, _ = held(record("a"))
+    assert not all(memory.apply(Commit(ANN, head, (record(str(head)),))) for head in range(3, 1000))
 
 
 def test_a_row_of_an_older_version_gives_no_record_of_a_newer_one():

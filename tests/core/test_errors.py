@@ -54,10 +54,7 @@ def test_errors_carry_the_facts_as_attributes():
 
 def test_damage_names_the_place_and_the_command():
     error = CorruptionError("memory.dat", 512, "the checksum does not fit")
-    assert (
-        str(error)
-        == "memory.dat at byte 512: the checksum does not fit. Run `nanomem doctor memory.dat` to see all damage."
-    )
+    assert str(error) == "memory.dat at byte 512: the checksum does not fit. Run `nanomem doctor` to see all damage."
     assert (error.path, error.offset, error.reason) == ("memory.dat", 512, "the checksum does not fit")
     assert str(CorruptionError("f", None, "x")).startswith("f: x")
 

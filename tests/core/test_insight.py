@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from nanomem_core.chains import visible
 from nanomem_core.insight import find_changes, split_chain, staleness_rows, volatility_rows
 from nanomem_core.records import Record
-from tests.rows import columns_of, record
+from tests.rows import columns_of, members_in, record
 
 
 def found(*records: Record, since: float, until: float | None = None) -> list[tuple[float, int, str, int | None]]:
     columns = columns_of(*records)
-    changes = find_changes(columns, visible(columns), since, until, columns.ends())
+    every = np.arange(len(columns))
+    changes = find_changes(columns, visible(columns), since, until, columns.ends(), every, members_in(columns))
     return [(change.at, change.row, change.change, change.previous) for change in changes]
 
 

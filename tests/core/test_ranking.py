@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from nanomem_core.chains import chain_rows, read_chains, visible
 from nanomem_core.errors import InputError
-from nanomem_core.ranking import arrange, fuse, read_direction, resolve_direction
-from tests.rows import columns_of, record
+from nanomem_core.ranking import arrange, fused, read_direction, resolve_direction
+from tests.rows import columns_of, members_in, record
 
 
 @pytest.mark.parametrize(
@@ -55,26 +55,44 @@ def test_an_explicit_direction_goes_before_the_wording() -> None:
         resolve_direction("then", "")
 
 
+NONE = np.empty(0, np.intp)
+
+
+def floats(*numbers: float) -> np.ndarray:
+    return np.array(numbers, np.float32)
+
+
 def test_fused_scores_do_not_depend_on_rows_that_do_not_qualify() -> None:
-    cosine = np.array([0.9, -np.inf, 0.1, 0.5, 0.99])
-    bm25 = np.array([0.0, 3.0, 2.0, 1.0, 50.0])
-    qualified = np.array([True, False, True, True, False])
-    scores = fuse(cosine, bm25, (0.1, 0.9), 2.0)
-    alone = fuse(cosine[[0, 2, 3]], bm25[[0, 2, 3]], (0.1, 0.9), 2.0)
-    np.testing.assert_allclose(scores[qualified], alone)
+    cosine, bm25 = floats(0.9, -np.inf, 0.1, 0.5, 0.99), floats(0.0, 3.0, 2.0, 1.0, 50.0)
+    rows = np.array([0, 2, 3])
+    scores = fused(bm25, (0.1, 0.9), 2.0, NONE).score(cosine, np.arange(5))
+    alone = fused(bm25[rows], (0.1, 0.9), 2.0, NONE).score(cosine[rows], np.arange(3))
+    np.testing.assert_allclose(scores[rows], alone)
     assert scores[1] == -np.inf
 
 
 def test_a_named_row_and_a_better_score_raise_a_fused_score() -> None:
-    cosine, bm25 = np.array([0.5, 0.5, 0.5, 0.7, 0.0]), np.array([1.0, 1.0, 2.0, 1.0, 0.0])
-    scores = fuse(cosine, bm25, (0.0, 0.7), 2.0, np.array([True, False, False, False, False]))
+    cosine, bm25 = floats(0.5, 0.5, 0.5, 0.7, 0.0), floats(1.0, 1.0, 2.0, 1.0, 0.0)
+    scores = fused(bm25, (0.0, 0.7), 2.0, np.array([0])).score(cosine, np.arange(5))
     assert scores[0] > scores[1]
     assert scores[2] > scores[1]
     assert scores[3] > scores[1] > scores[4]
 
 
 def test_equal_scores_and_no_scores_fuse_without_a_warning() -> None:
-    assert fuse(np.full(3, 0.4), np.zeros(3), (0.4, 0.4), 0.0).tolist() == [0.3] * 3
+    fusion = fused(np.zeros(3, np.float32), (0.4, 0.4), 0.0, NONE)
+    assert fusion.score(np.full(3, 0.4, np.float32), np.arange(3)).tolist() == [0.3] * 3
+    assert fusion.weight == 0
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_weight_and_bonus_tell_a_fused_score_but_for_a_constant(seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    cosine, bm25 = chance.random(50).astype(np.float32), (5 * chance.random(50)).astype(np.float32)
+    span = float(cosine.min()), float(cosine.max())
+    fusion = fused(bm25, span, float(bm25.max()), np.array([3, 7]))
+    rest = fusion.score(cosine, np.arange(50)) - (fusion.weight * cosine + fusion.bonus)
+    np.testing.assert_allclose(rest, rest[0], atol=1e-5)
 
 
 def arranged(
@@ -132,6 +150,6 @@ def test_a_leader_that_won_no_place_is_put_before_the_others_where_there_is_room
 
 def test_a_place_tells_the_row_that_won_it() -> None:
     columns = columns_of(*(record(f"c{n}", "x", n) for n in range(3)), record("o3"))
-    chains = read_chains(columns, [0], np.ones(4, np.bool_))
+    chains = read_chains(columns, [0], np.ones(4, np.bool_), members_in(columns))
     order = arrange(columns, np.array([0, 3]), chains, np.ones(4, np.bool_), "newest", 3)
     assert order == [(2, 0), (0, 0), (3, 3)]

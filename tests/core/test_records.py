@@ -1,5 +1,7 @@
+import copy
 import dataclasses
 import json
+import pickle
 import re
 
 import pytest
@@ -16,6 +18,7 @@ from nanomem_core.records import (
     check_record,
     clean_metadata,
     new_id,
+    new_ids,
     normalize_entity,
 )
 
@@ -206,6 +209,34 @@ def test_ids_are_fresh_and_sort_by_age():
     assert all(re.fullmatch("[0-9a-f]{32}", id) for id in ids)
     times = [id[:12] for id in ids]
     assert times == sorted(times)
+
+
+def test_ids_made_together_are_as_those_made_one_by_one():
+    ids = list(new_ids(1000))
+    assert len(set(ids)) == 1000
+    assert all(re.fullmatch("[0-9a-f]{32}", id) for id in ids)
+    assert list(new_ids(0)) == []
+
+
+def test_a_record_can_be_copied_pickled_and_replaced_but_not_changed():
+    record = Record("a", "text", metadata={"x": [1]}, entity="city", valid_to=5.0)
+    for other in (copy.copy(record), copy.deepcopy(record), pickle.loads(pickle.dumps(record))):
+        assert other == record
+        assert type(other) is Record
+    changed = dataclasses.replace(record, text="new")
+    assert (changed.text, changed.valid_to, record.text) == ("new", 5.0, "text")
+    assert [f.name for f in dataclasses.fields(record)] == list(record.to_dict())
+    for name in ("id", "metadata"):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(record, name, "x")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        del record.text
+
+
+def test_records_without_metadata_do_not_share_it():
+    first, second = Record("a", "text"), Record("b", "text")
+    assert first.metadata == {}
+    assert first.metadata is not second.metadata
 
 
 def test_kinds_are_the_five_that_are_documented():

@@ -90,3 +90,11 @@ def test_only_what_was_replaced_has_a_label() -> None:
         assert staleness_label(make_entry(record("a"), standing), 0) == ""
     assert staleness_label({}, 0) == ""
     assert staleness_label({"superseded": True}, 0).startswith("SUPERSEDED: this held")
+
+
+def test_an_entry_can_be_changed_without_changing_its_record() -> None:
+    kept = record("a", metadata={"tags": ["x"], "n": 1})
+    entry = make_entry(kept, Standing(None, None, "unknown"))
+    entry["metadata"]["tags"].append("y")
+    entry["metadata"]["n"] = 2
+    assert kept.metadata == {"tags": ["x"], "n": 1}

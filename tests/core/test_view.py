@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from nanomem_core import view
 from nanomem_core.changes import Commit, Vectors
 from nanomem_core.columns import Columns, MemoryColumns
 from nanomem_core.filters import parse_filter
@@ -48,7 +49,7 @@ class Scene:
         return self.source.columns()
 
     def nearest(self, columns: Columns, text: str) -> list[str]:
-        scores = self.view.vectors(columns).cosines(EMBEDDER.embed_query(text), len(columns)).low
+        scores = self.view.vectors(columns).cosines(EMBEDDER.embed_query(text), len(columns)).values
         rows = np.flatnonzero((scores > 0.999) & columns.live)
         return self.source.ids(rows)
 
@@ -144,7 +145,7 @@ def test_other_columns_start_everything_anew() -> None:
         assert scene.view.chains_of_entity(columns, "x") == [0]
         assert scene.passing(columns, {"n": 1}) == ["a"]
         assert scene.view.chains_of_entity(foreign, "x") == []
-        assert (scene.view.vectors(foreign).cosines(EMBEDDER.embed_query("text of z"), 1).low > 0.999).all()
+        assert (scene.view.vectors(foreign).cosines(EMBEDDER.embed_query("text of z"), 1).values > 0.999).all()
 
 
 def test_a_long_scope_is_read_in_runs_and_a_failure_in_one_repeats_none() -> None:
@@ -194,3 +195,49 @@ def test_each_pair_of_entity_names_is_compared_once() -> None:
     assert len(asked) == 4
     assert scene.view.chains_of_entity(columns, "phone") == [0, 1, 2]
     assert scene.view.chains_of_entity(columns, "absent") == []
+
+
+def test_rows_are_found_by_chain_and_by_time_however_the_columns_grew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view, "_BATCH", 7)
+    monkeypatch.setattr(view, "_MANY_CHAINS", 3)
+    scene = Scene()
+    chance = np.random.default_rng(1)
+    older = None
+    for step in range(40):
+        entity = None if step % 5 == 0 else f"e{chance.integers(6)}"
+        columns = scene.put(record(f"r{chance.integers(25)}", entity, float(chance.integers(10))))
+        for held in (columns, older or columns):
+            for codes in ([], [0], [1, 2], list(range(len(held.chains)))):
+                expected = np.flatnonzero(np.isin(held.chain, codes)).tolist()
+                assert scene.view.rows_of_chains(held, codes).tolist() == expected
+            found = sorted(scene.view.rows_between(held, "valid_from", 3, 6).tolist())
+            assert found == np.flatnonzero((held.valid_from > 3) & (held.valid_from <= 6)).tolist()
+            assert scene.view.rows_between(held, "valid_to", 0, float("inf")).tolist() == []
+        older = columns if step % 9 == 0 else older
+
+
+def test_records_of_late_answers_are_read_once_and_never_mistaken_for_newer_ones() -> None:
+    scene = Scene()
+    scene.put(record("a"), record("b"), replace(record("long"), text="x" * 5000))
+    read: list[str] = []
+
+    def fetch(id: str) -> Record | None:
+        read.append(id)
+        return scene.records.get(id)
+
+    scene.source = MemoryColumns(Scope(), 1, scene.records.values(), fetch)
+
+    def hits(*rows: int) -> list[tuple[int, int]]:
+        return [
+            (row, found.version) for row, found in scene.view.hits(scene.source, list(rows), lambda row, record: True)
+        ]
+
+    assert hits(1, 0) == [(1, 1), (0, 1)]
+    assert hits(0, 1, 2) == [(0, 1), (1, 1), (2, 1)]
+    assert read == ["b", "a", "long"]
+    assert hits(2) == [(2, 1)]
+    assert read[3:] == ["long"]  # not kept
+    scene.put(record("b"), replace(record("long"), text="x" * 5000))
+    assert hits(2) == [(2, 2)]  # the old version is gone, so the newer one stands for it
+    assert hits(4, 2) == [(4, 2), (2, 2)]
+    assert hits(1, 3) == [(1, 1), (3, 2)]

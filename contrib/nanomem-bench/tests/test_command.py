@@ -38,11 +38,14 @@ MEASURED = {
     ("open", "open and first search"),
     ("write", "durable add"),
     ("write", "add_many"),
+    ("write", "add_many, before closing"),
     ("delete", "add"),
     ("delete", "delete"),
     ("memory", "disk: all"),
     ("concurrency", "commits"),
     ("concurrency", "search"),
+    ("concurrency", "compaction"),
+    ("concurrency", "longest commit"),
     ("history", "history of a record"),
     ("history", "history found by a question"),
     ("history", "the last ten changes"),
@@ -81,6 +84,12 @@ def test_a_run_of_all_suites_measures_everything_and_gets_right_answers(tmp_path
     goals = {goal["goal"]: goal["met"] for goal in found["goals"]}
     assert goals["open: 100,000 × 384 ≤ 10 ms"] is None
     assert goals["startup: --help ≤ 2 × import click"] is not None
+
+    (tmp_path / "report.json").write_text(done.stdout, encoding="utf-8")
+    parts = sorted({figure["suite"] for figure in figures})
+    (tmp_path / "page.md").write_text("".join(f"<!-- bench: {part} -->\n<!-- end of bench -->\n" for part in parts))
+    filled = nanomem(tmp_path, "bench", "page", "report.json", "page.md")
+    assert (filled.returncode, filled.stdout) == (0, f"page.md: {len(parts)} tables\n"), filled.stderr
 
     report = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert [line for line in report.splitlines() if line.startswith("## ")][2:] == [f"## {suite}" for suite in SUITES]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from nanomem_bench.arms import ARMS, OURS
+from nanomem_bench.arms import ARMS, FACT_ARMS, OURS
 from nanomem_bench.bars import BARS, Bar, Key, judge
-from nanomem_bench.bench import FULL, Described, Failure, Figure
+from nanomem_bench.bench import FULL, Described, Failure, Figure, Findings
 from nanomem_bench.measure import p95, slope
 from nanomem_bench.report import Report, growth
 from nanomem_bench.suites import SUITES
@@ -63,7 +62,7 @@ def test_every_bar_is_about_a_suite_and_an_arm_that_exist() -> None:
     for bar in BARS:
         for key in filter(None, (bar.ours, bar.other)):
             assert key.suite in SUITES
-            assert key.arm in {*ARMS, "python"}
+            assert key.arm in {*ARMS, *FACT_ARMS, "python"}
     assert len({bar.goal for bar in BARS}) == len(BARS)
 
 
@@ -89,15 +88,14 @@ def test_growth_is_told_for_each_operation() -> None:
 
 
 def report(*figures: Figure) -> Report:
-    bench = SimpleNamespace(
+    findings = Findings(
         effort=FULL,
         arms={OURS: Described("0.1", "defaults | all", True, True, ("search",))},
         missing=["chroma"],
         failures=[Failure("search", "faiss", "ValueError: no")],
         figures=list(figures),
-        as_dict=lambda: {"figures": []},
     )
-    return Report(cast(Any, bench), {"cpus": 2}, {1: 20e9}, {"search": 1.0, "growth": 2.0})
+    return Report(findings, {"processors": 2}, {1: 20e9}, {"search": 1.0, "growth": 2.0})
 
 
 def test_markdown_tells_medians_percentiles_and_how_ours_relates() -> None:

@@ -5,18 +5,11 @@ The format is documented in ``docs/reference/formats/arena.md``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from nanomem_core.hookspecs import hookimpl
-
-if TYPE_CHECKING:
-    from nanomem_core.interfaces import Storage
+from nanomem_core.hookspecs import Deferred, hookimpl
 
 __all__ = ["nanomem_register_storage"]
 
 
 @hookimpl
-def nanomem_register_storage() -> tuple[type[Storage]]:
-    from .storage import ArenaStorage
-
-    return (ArenaStorage,)
+def nanomem_register_storage() -> tuple[Deferred]:
+    return (Deferred("arena", "nanomem_plugins.arena.storage:ArenaStorage"),)

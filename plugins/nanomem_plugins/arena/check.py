@@ -12,10 +12,11 @@ from nanomem_core.fileio import atomic
 from nanomem_core.interfaces import Damage
 from nanomem_core.records import Scope
 
+from .blocks import Gap, walk
 from .documents import document_id, id_hash
 from .entries import block_rows
 from .format import BLOCK, HEADER, ROW, SPACE, BlockHeader, block_label, decode_label, vector_size
-from .log import Gap, VaultFile, walk
+from .log import VaultFile
 from .table import Table
 
 __all__ = ["Flaw", "inspect", "keep_set_aside", "set_aside"]
@@ -59,8 +60,9 @@ def inspect(file: VaultFile) -> Iterator[Flaw]:
         else:
             yield from _inspect_block(table, found)
         end = found.end
-    if end < size:
-        yield Flaw(((end, size - end),), "a torn tail: a commit that was never acknowledged; the next write cuts it")
+    torn = file.torn(end)
+    if torn:
+        yield Flaw(((end, torn),), "a torn tail: a commit that was never acknowledged; the next write cuts it")
 
 
 def _inspect_block(table: Table, header: BlockHeader) -> Iterator[Flaw]:

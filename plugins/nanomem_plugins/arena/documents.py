@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from nanomem_core.changes import Vectors
 from nanomem_core.columns import kind_code
 from nanomem_core.records import KINDS, Record, Scope
 
-from .entries import CLOSED, DECLARED, DELETED, ENDED, Entry, Row
+from .entries import CLOSED, DECLARED, DELETED, ENDED, KIND, Entry, Row
 from .format import VectorDtype, compact_json
 
 __all__ = [
@@ -25,18 +25,30 @@ __all__ = [
     "document_id",
     "encode_vectors",
     "id_hash",
+    "id_hashes",
     "put_entry",
 ]
 
 _TIME = struct.Struct("<d")
+_JSON = json.JSONDecoder()
 _NUL = b"\xc0\x80"
 """What stands for a NUL in a source; UTF-8 never holds these bytes."""
 
 
 def id_hash(scope: Scope, id: str) -> int:
     """64 bits that stand for an id of a scope in tables. Names hold no NUL, so the parts can't run together."""
-    text = f"{scope.user}\0{scope.agent}\0{id}".encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+    return id_hashes(scope, (id,))[0]
+
+
+def id_hashes(scope: Scope, ids: Iterable[str]) -> list[int]:
+    """`id_hash` of each of `ids`."""
+    start = hashlib.blake2b(f"{scope.user}\0{scope.agent}\0".encode(), digest_size=8)
+    found = []
+    for id in ids:
+        whole = start.copy()
+        whole.update(id.encode())
+        found.append(int.from_bytes(whole.digest(), "little"))
+    return found
 
 
 def put_entry(record: Record, number: int, birth: int, data: bytes | memoryview = b"", vectors: int = 0) -> Entry:
@@ -68,12 +80,14 @@ def document(record: Record) -> bytes:
 
     Only the text may hold a NUL of its own.
     """
-    chain = record.chain
-    metadata = compact_json(dict(record.metadata)) if record.metadata else b""
-    source = record.source.encode().replace(b"\0", _NUL)
-    doc = b"\0".join(
-        (record.id.encode(), b"" if chain is None else chain.encode(), source, metadata, record.text.encode())
-    )
+    metadata = record.metadata
+    written = compact_json(metadata if type(metadata) is dict else dict(metadata)) if metadata else ""
+    start = f"{record.id}\0{record.chain or ''}\0"
+    if "\0" in record.source:
+        source = record.source.encode().replace(b"\0", _NUL)
+        doc = b"".join((start.encode(), source, f"\0{written}\0{record.text}".encode()))
+    else:
+        doc = f"{start}{record.source}\0{written}\0{record.text}".encode()
     for time in (record.valid_to, record.closed_at):
         if time is not None:
             doc += _TIME.pack(time)
@@ -88,10 +102,10 @@ def document_id(doc: bytes) -> str | None:
         return None
 
 
-def document_chain(doc: bytes) -> str | None:
-    """The chain of a document that is sound."""
-    start = doc.index(b"\0") + 1
-    return doc[start : doc.index(b"\0", start)].decode() or None
+def document_chain(data: bytes, start: int = 0) -> str | None:
+    """The chain of a sound document that begins at `start` in `data`."""
+    place = data.index(0, start) + 1
+    return data[place : data.index(0, place)].decode() if data[place] else None
 
 
 def document_ends(flags: int, recorded_at: float, doc: bytes) -> tuple[float, float]:
@@ -115,34 +129,41 @@ def _ends(flags: int, doc: bytes) -> tuple[float | None, float | None]:
 
 def decode_record(row: Row, doc: bytes) -> Record:
     """The record of a sound row and its sound document."""
-    valid_to, closed_at = _ends(row.flags, doc)
-    times = (valid_to is not None) + (closed_at is not None)
-    id, chain, source, metadata, text = doc[: len(doc) - _TIME.size * times].split(b"\0", 4)
+    valid_to = closed_at = None
+    end = len(doc)
+    if row.flags & (ENDED | CLOSED):
+        valid_to, closed_at = _ends(row.flags, doc)
+        end -= _TIME.size * ((valid_to is not None) + (closed_at is not None))
+    id, chain, source, metadata, text = doc[:end].split(b"\0", 4)
+    # By position, and the JSON without a look for its encoding: answers wait for this.
     return Record(
-        id=id.decode(),
-        text=text.decode(),
-        kind=KINDS[row.kind],
-        # A chain is known by its entity, and whose it is.
-        entity=chain.decode().partition("\x1f")[0] or None,
-        declared=bool(row.flags & DECLARED),
-        revision=row.revision,
-        version=row.version,
-        valid_from=row.valid_from,
-        valid_to=valid_to,
-        recorded_at=row.recorded_at,
-        closed_at=closed_at,
-        source=source.replace(_NUL, b"\0").decode(),
-        metadata=json.loads(metadata) if metadata else {},
+        id.decode(),
+        text.decode(),
+        KINDS[row.flags & KIND],
+        chain.decode().partition("\x1f")[0] if chain else None,  # a chain is known by its entity, and whose it is
+        bool(row.flags & DECLARED),
+        row.revision,
+        row.version,
+        row.valid_from,
+        valid_to,
+        row.recorded_at,
+        closed_at,
+        source.replace(_NUL, b"\0").decode(),
+        _JSON.raw_decode(metadata.decode())[0] if metadata else {},
     )
 
 
-def encode_vectors(matrices: Sequence[Vectors], dtype: VectorDtype) -> Iterator[memoryview]:
-    """Each of some matrices (m, dim) as it is stored: rows one after the other, little-endian."""
-    if not matrices:
-        return
-    stored = np.dtype(dtype).newbyteorder("<")
-    data = np.concatenate(matrices, dtype=stored, casting="same_kind").view(np.uint8).data.cast("B")
+def encode_vectors(rows: Vectors, counts: Sequence[int], dtype: VectorDtype) -> Iterator[memoryview]:
+    """The vectors of each of some records as they are stored: rows one after the other, little-endian.
+
+    Args:
+        rows: the vectors of all of them, shape (sum of `counts`, dim).
+        counts: how many each has.
+    """
+    stored = np.ascontiguousarray(rows, np.dtype(dtype).newbyteorder("<"))
+    data = stored.view(np.uint8).data.cast("B") if stored.size else memoryview(b"")
+    size = stored.shape[1] * stored.itemsize
     end = 0
-    for matrix in matrices:
-        start, end = end, end + matrix.size * stored.itemsize
+    for count in counts:
+        start, end = end, end + count * size
         yield data[start:end]

@@ -35,21 +35,24 @@ Durability = Literal["fsync", "os"]
 Written = tuple[VaultFile, int]
 """A file, and how much of it a commit needs to be on disk."""
 
+_PATIENCE = 600.0
+"""Seconds to wait for a compaction by somebody else."""
+
 _TAIL = 256
 """Rows that an index may always leave to be read from the file."""
 
 _SHARE_AT_REST = 256
 """One row in this many may be left when a handle is closed."""
 
-_SHARE_AT_WORK = 4
+_SHARE_AT_WORK = 2
 """The same while a handle writes: an index is written in time proportional to all rows."""
 
 
 class Arena:
     """One arena file, and the files beside it. Safe to use from several threads and processes.
 
-    Readers take no lock: each `read` looks with one `os.stat` whether the file has grown or was replaced. Writers take
-    `lock`, then `mutex`; the mutex guards what this object has in memory.
+    Readers take no lock: each `read` looks with one `os.stat` whether the file was replaced, and whether there is a
+    block behind the last one. Writers take `lock`, then `mutex`; the mutex guards what this object has in memory.
 
     Args:
         indexed: keep an index beside the file.
@@ -71,6 +74,7 @@ class Arena:
         self.read_only = read_only
         self.mutex = threading.RLock()
         self.lock = Lock(path + ".lock", lock_timeout)
+        self.compacting = Lock(path + ".compact.lock", _PATIENCE)
         self._table: Table | None = None
         self._indexed = indexed
         self._closed = False
@@ -105,7 +109,9 @@ class Arena:
         table = self._table
         if table is None or table.file.identity != (status.st_dev, status.st_ino) or status.st_size < table.end:
             return self._reopen()
-        if status.st_size != table.end:
+        grown = status.st_size != table.file.seen_size
+        if grown or table.file.pending(table.end):
+            table.file.seen_size = status.st_size
             if table.file.changed():
                 return self._reopen()
             table.absorb()
@@ -147,6 +153,11 @@ class Arena:
     def _warn(self, offset: int, text: str) -> None:
         warnings.warn(f"{self.path} at byte {offset}: {text}", RuntimeWarning, stacklevel=2)
 
+    def known_space(self) -> VectorSpace | None:
+        """Whose vectors the file held when it was last looked at."""
+        table = self._table
+        return None if table is None else table.space
+
     # Writing.
 
     @contextlib.contextmanager
@@ -157,16 +168,31 @@ class Arena:
             cut: cut the torn tail that a writer may have left.
         """
         self._check_writable()
-        directory = os.path.dirname(self.path)
-        if not os.path.isdir(directory):
-            with self._disk("its directory can't be created"):
-                os.makedirs(directory, mode=0o700, exist_ok=True)
+        if self._table is None:
+            with self.disk("its directory can't be created"):
+                os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
         with self.lock:
             self._check_writable()
-            table = self.read(self._own, None)
-            if table is not None and cut:
-                self.cut_tail(table)
+            table = self._untouched()
+            if table is None:
+                table = self.read(self._own, None)
+                if table is not None and cut:
+                    self.cut_tail(table)
             yield table
+
+    def _untouched(self) -> Table | None:
+        """The table, if the file is as this object left it: nobody wrote, and no writer was killed. Under the lock.
+
+        One look at the file instead of the several that find out what somebody else did.
+        """
+        with self.mutex, contextlib.suppress(OSError):
+            table = self._table
+            if table is not None:
+                status = os.stat(self.path)
+                same = table.file.identity == (status.st_dev, status.st_ino)
+                if same and table.file.writable and table.file.blank(table.end, status.st_size):
+                    return table
+        return None
 
     def present(self) -> bool:
         """True if there is a file; raises as `writing` does if it may not be written."""
@@ -191,7 +217,12 @@ class Arena:
 
     def cut_tail(self, table: Table) -> None:
         """Cut, under the lock of all writers, what a killed writer left."""
-        torn = table.file.size() - table.end
+        if not table.file.torn(table.end):
+            return
+        # A writer that was killed before it wrote the header leaves a block that is whole nevertheless.
+        with self.mutex:
+            table.absorb()
+        torn = table.file.torn(table.end)
         if torn:
             table.file.cut(table.end)
             self._warn(table.end, f"cut a torn tail, {torn} bytes of a commit that was never acknowledged")
@@ -204,7 +235,7 @@ class Arena:
         """
         with self.mutex:
             table = self._table if self._table is not None else self._create()
-            block = encode_block(
+            header, block = encode_block(
                 type,
                 seq=table.next_seq,
                 offset=table.end,
@@ -218,13 +249,14 @@ class Arena:
             )
             table.file.append(block, table.end)
             written = (table.file, table.end + len(block))
-            self.read(lambda table: table.appended(block), None, fresh=False)
-            self.read(lambda table: self._save_index(table, _SHARE_AT_WORK), None, fresh=False)
+            self.read(lambda table: table.appended(header, label, block), None, fresh=False)
+            if table.uncovered > _TAIL:
+                self.read(lambda table: self._save_index(table, _SHARE_AT_WORK), None, fresh=False)
         return written
 
     def _create(self) -> Table:
         header = FileHeader(self.vector_dtype, uuid.uuid4().bytes, 1, 1, time.time())
-        with self._disk("it can't be created"):
+        with self.disk("it can't be created"):
             atomic.write(self.path, header.encode())
         table = self._reopen(index=False)
         if table is None:
@@ -267,28 +299,37 @@ class Arena:
             return 0
         before = table.file.size()
         try:
-            with self._disk("it can't be written anew, and is as it was"):
+            with self.disk("it can't be written anew, and is as it was"):
                 # First what is derived, so that a crash leaves no old index beside the new file.
                 atomic.remove(self.index_path)
                 copy_alive(table, skip=skip, leave_out_damaged=leave_out_damaged, space=space, new_vectors=new_vectors)
         finally:
-            with self.mutex:
-                self._table = None
+            self.forget()
         self.read(lambda table: self._save_index(table, _SHARE_AT_REST), None)
         return before - os.stat(self.path).st_size
+
+    def forget(self) -> None:
+        """Drop what is known of the file: it was replaced."""
+        with self.mutex:
+            self._table = None
+
+    def save_index_of(self, table: Table, path: str) -> None:
+        """Write the index of another file to `path`, if it would have one when it is at rest."""
+        if self._indexed and len(table) > _TAIL:
+            table.save_index(path)
 
     # The files beside it; all of this under the lock of all writers.
 
     def remove_leftovers(self) -> None:
         """Delete what killed processes left of files that they were about to replace."""
-        with self._disk("temporary files beside it can't be removed"):
+        with self.disk("temporary files beside it can't be removed"):
             for path in (self.path, self.index_path, self.quarantine_path, self.reembed_path):
                 atomic.remove_leftovers(path)
 
     def remove_derived(self) -> None:
-        """Delete index, new vectors, and leftovers: whatever may hold what is about to be removed from the file."""
-        self.remove_leftovers()
-        with self._disk("files beside it can't be removed"):
+        """Delete index, new vectors, and what core derived: whatever may hold what is about to be removed from the
+        file."""
+        with self.disk("files beside it can't be removed"):
             atomic.remove(self.index_path)
             atomic.remove(self.reembed_path)
             with contextlib.suppress(FileNotFoundError):
@@ -296,22 +337,23 @@ class Arena:
 
     def set_aside(self, file: VaultFile, flaws: Sequence[Flaw]) -> None:
         """See `check.set_aside`."""
-        with self._disk("damaged bytes can't be set aside, so nothing was changed"):
+        with self.disk("damaged bytes can't be set aside, so nothing was changed"):
             set_aside(self.quarantine_path, file, flaws)
 
     def keep_set_aside(self, keep: Callable[[Scope | None, str | None], bool]) -> None:
         """See `check.keep_set_aside`."""
-        with self._disk("what was set aside can't be removed, so nothing was changed"):
+        with self.disk("what was set aside can't be removed, so nothing was changed"):
             keep_set_aside(self.quarantine_path, keep)
 
     def delete(self) -> None:
         """Delete the file itself."""
-        with self._disk("it can't be removed"):
+        with self.disk("it can't be removed"):
             atomic.remove(self.path)
             atomic.remove_leftovers(self.path)
 
     @contextlib.contextmanager
-    def _disk(self, what: str) -> Iterator[None]:
+    def disk(self, what: str) -> Iterator[None]:
+        """Turn errors of the system into StorageError, which says `what` of the file."""
         try:
             yield
         except StorageError:
@@ -320,19 +362,26 @@ class Arena:
             raise StorageError(f"{self.path}: {what}: {error}") from error
 
     def close(self) -> None:
-        """Release the file, and write the index if opening would otherwise have much to read."""
+        """Release the file, without the room behind its end, and write the index if opening would otherwise have much
+        to read."""
         with self.mutex:
             table = self._table
             if self._closed:
                 return
-        if table is not None and table.uncovered > _TAIL and table.file.writable and self._broken is None:
+        changed = table is not None and (table.file.appended or table.uncovered > _TAIL)
+        if changed and self._indexed and self._broken is None:
             with contextlib.suppress(StorageError):
                 self.lock.acquire(0.0)
                 try:
-                    self.read(lambda table: self._save_index(table, _SHARE_AT_REST), None)
+                    self.read(self._tidy, None)
                 finally:
                     self.lock.release()
         with self.mutex:
             self._closed = True
             if self._table is not None:
                 self._table.file.close()
+
+    def _tidy(self, table: Table) -> None:
+        if table.file.writable:
+            table.file.trim(table.end)
+            self._save_index(table, _SHARE_AT_REST)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from nanomem_core.errors import InputError
 from nanomem_core.records import KINDS
 
-from .format import BLOCK, ROW, BlockHeader, aligned, compact_json, zero_sectors
+from .format import BLOCK, ROW, ROW_FIELDS, BlockHeader, aligned, compact_json, zero_sectors
 
 __all__ = [
     "CLOSED",
@@ -27,9 +27,12 @@ __all__ = [
     "MAX_BLOCK",
     "Entry",
     "Row",
+    "all_sound",
     "block_rows",
-    "decode_rows",
     "encode_block",
+    "is_sound",
+    "packed_rows",
+    "unpacked_rows",
 ]
 
 MAX_BLOCK = 2**32 - 1
@@ -40,23 +43,11 @@ KIND, DELETED, DECLARED, ENDED, CLOSED = 7, 8, 16, 32, 64
 set."""
 
 _ROW = struct.Struct("<IiiddQQIIIIII")
-_ROWS = np.dtype(
-    [
-        ("what", "<u4"),
-        ("revision", "<i4"),
-        ("version", "<i4"),
-        ("valid_from", "<f8"),
-        ("recorded_at", "<f8"),
-        ("birth", "<u8"),
-        ("id_hash", "<u8"),
-        ("to_doc", "<u4"),
-        ("doc_length", "<u4"),
-        ("to_vectors", "<u4"),
-        ("doc_crc", "<u4"),
-        ("vectors_crc", "<u4"),
-        ("crc", "<u4"),
-    ]
-)
+"""`ROW_FIELDS`, for one row at a time."""
+
+_UNCHECKED = struct.Struct("<IiiddQQIIIII")
+"""A row without its own checksum."""
+
 _CRC = struct.Struct("<I")
 _MAX_VECTORS = 2**24 - 1
 
@@ -126,7 +117,7 @@ class Row(NamedTuple):
             what, revision, version, valid_from, recorded_at, birth, id_hash,
             to_doc, doc_length, to_vectors, doc_crc, vectors_crc, crc,
         ) = _ROW.unpack(data)  # fmt: skip
-        if zlib.crc32(data[:-4]) != crc or what & KIND >= len(KINDS):
+        if not is_sound(data, what, crc):
             return None
         return cls(
             what & 0xFF, what >> 8, revision, version, valid_from, recorded_at, birth, id_hash,
@@ -149,60 +140,83 @@ def encode_block(
     head: int = 0,
     dim: int = 0,
     entries: Sequence[Entry] = (),
-) -> bytes:
-    """A whole block that is to stand at `offset`. With `synced` None it states that it is itself on disk.
+) -> tuple[BlockHeader, bytearray]:
+    """A whole block that is to stand at `offset`, and what its header says. With `synced` None it states that it is
+    itself on disk.
 
     Raises:
         InputError: it would be longer than `MAX_BLOCK`, or a record has too many vectors.
     """
-    vectors = b"".join([entry.data for entry in entries])
-    docs = b"".join([entry.doc for entry in entries])
-    name = compact_json(label)
-    length = 2 * BLOCK + aligned(len(vectors) + ROW * len(entries) + 2 * len(name) + len(docs))
+    docs_length = sum([len(entry.doc) for entry in entries])
+    vectors_length = sum([len(entry.data) for entry in entries])
+    name = compact_json(label).encode()
+    inner = vectors_length + ROW * len(entries) + 2 * len(name) + docs_length
+    length = 2 * BLOCK + aligned(inner)
     if length > MAX_BLOCK:
         raise InputError(
             f"expected at most {MAX_BLOCK} bytes in one commit; found {length}. Write fewer records at once."
         )
+    # A header is not zero in any sector, whatever it says, so the count may be taken before there is one.
+    place = b"\1" * BLOCK
+    block = bytearray().join((
+        place, *[entry.data for entry in entries], *_packed(entries, seq, vectors_length, len(name)), name,
+        *[entry.doc for entry in entries], name, bytes(length - 2 * BLOCK - inner), place,
+    ))  # fmt: skip
     header = BlockHeader(
-        type, seq, offset, offset + length if synced is None else synced, head, len(entries), dim, len(name), 0,
-        len(vectors), len(docs), time, zlib.crc32(name), 0, length,
+        type, seq, offset, offset + length if synced is None else synced, head, len(entries), dim, len(name),
+        zero_sectors(block, offset), vectors_length, docs_length, time, zlib.crc32(name),
+        zlib.crc32(memoryview(block)[BLOCK:-BLOCK]), length,
     )  # fmt: skip
-    rows = bytearray()
-    place, doc_offset, vectors_offset = header.rows_offset, header.docs_offset, header.vectors_offset
-    for number, (flags, count, revision, version, begin, told, birth, id_hash, doc, data) in enumerate(entries):
-        if count > _MAX_VECTORS:
-            raise InputError(f"vectors: expected at most {_MAX_VECTORS} of one record; found {count}")
-        row = _ROW.pack(
-            flags | count << 8, revision, version, begin, told, birth or seq << 32 | number, id_hash,
-            doc_offset - place, len(doc), place - vectors_offset, zlib.crc32(doc), zlib.crc32(data), 0,
-        )[:-4]  # fmt: skip
-        rows += row
-        rows += _CRC.pack(zlib.crc32(row))
-        place += ROW
-        doc_offset += len(doc)
-        vectors_offset += len(data)
-    padding = bytes(length - 2 * BLOCK - len(vectors) - len(rows) - 2 * len(name) - len(docs))
-    block = bytearray(b"".join((header.encode(), vectors, rows, name, docs, name, padding, header.encode(footer=True))))
-    # The headers are not zero in any sector, whatever they say, so the count may be taken before they are final.
-    zeros = zero_sectors(block, offset)
-    header = header._replace(zeros=zeros, payload_crc=zlib.crc32(memoryview(block)[BLOCK:-BLOCK]))
     block[:BLOCK] = header.encode()
     block[-BLOCK:] = header.encode(footer=True)
-    return bytes(block)
+    return header, block
 
 
-def decode_rows(header: BlockHeader, data: bytes) -> tuple[npt.NDArray[Any], set[int]]:
-    """The rows of a block, and the numbers of those that are damaged; `data` as for `block_label`.
+def _packed(entries: Sequence[Entry], seq: int, vectors_length: int, label_length: int) -> list[bytes]:
+    """The rows of a block with that number; the checksum of each stands behind it."""
+    crc32, pack, pack_crc = zlib.crc32, _UNCHECKED.pack, _CRC.pack
+    rows: list[bytes] = []
+    to_doc, to_vectors = ROW * len(entries) + label_length, vectors_length
+    birth_here = seq << 32
+    for flags, count, revision, version, begin, told, birth, id_hash, doc, data in entries:
+        if count > _MAX_VECTORS:
+            raise InputError(f"vectors: expected at most {_MAX_VECTORS} of one record; found {count}")
+        row = pack(
+            flags | count << 8, revision, version, begin, told, birth or birth_here, id_hash,
+            to_doc, len(doc), to_vectors, crc32(doc), crc32(data) if count else 0,
+        )  # fmt: skip
+        rows += (row, pack_crc(crc32(row)))
+        birth_here += 1
+        to_doc += len(doc) - ROW
+        to_vectors += ROW - len(data)
+    return rows
 
-    A structured array with the fields of `Row`, but for `flags`, `vectors` and the two offsets: ``what`` is
-    ``flags | vectors << 8``, ``to_doc`` leads from a row to its document, ``to_vectors`` back to its vectors.
-    """
-    rows = np.frombuffer(data, _ROWS, header.rows)
-    view = memoryview(data)
-    found = zip(range(0, ROW * len(rows), ROW), rows["what"].tolist(), rows["crc"].tolist(), strict=True)
-    return rows, {
-        at // ROW for at, what, crc in found if what & KIND >= len(KINDS) or zlib.crc32(view[at : at + ROW - 4]) != crc
-    }
+
+def packed_rows(data: bytes | memoryview, count: int) -> npt.NDArray[np.void]:
+    """The first `count` rows in `data` as they stand there, see `ROW_FIELDS`."""
+    return np.frombuffer(data, ROW_FIELDS, count)
+
+
+def unpacked_rows(data: bytes | memoryview, count: int) -> Iterator[tuple[int, ...]]:
+    """What `packed_rows` gives, row by row."""
+    return _ROW.iter_unpack(memoryview(data)[: ROW * count])
+
+
+def is_sound(row: bytes | memoryview, what: int, crc: int) -> bool:
+    """True if the bytes of a row fit its checksum, and its kind is one."""
+    return what & KIND < len(KINDS) and zlib.crc32(row[:-4]) == crc
+
+
+def all_sound(rows: npt.NDArray[np.void], data: bytes | memoryview) -> bool:
+    """True if every row in a block, and its document, fits its checksums."""
+    crc32 = zlib.crc32
+    places = range(0, ROW * len(rows), ROW)
+    checks = zip(*(rows[name].tolist() for name in ("what", "crc", "to_doc", "doc_length", "doc_crc")), strict=True)
+    return all(
+        is_sound(data[place : place + ROW], what, crc)
+        and crc32(data[place + to_doc : place + to_doc + length]) == doc_crc
+        for place, (what, crc, to_doc, length, doc_crc) in zip(places, checks, strict=True)
+    )
 
 
 def block_rows(header: BlockHeader, data: bytes) -> Iterator[tuple[int, Row | str, bytes]]:

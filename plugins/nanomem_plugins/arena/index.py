@@ -112,6 +112,18 @@ class Index:
             yield self.item(f"{table}_value", low)
             low += 1
 
+    def holds(self, table: str, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        """Which of `keys` `find` finds something for: faster than asking for each of many."""
+        hashes = self._arrays[f"{table}_hash"]
+        start = self._starts[f"{table}_hash"]
+        if not self._whole:
+            for page in range(start // _PAGE, -(-(start + hashes.nbytes) // _PAGE)):
+                self._verify_page(page)
+        places = np.searchsorted(hashes, keys)
+        places[places == len(hashes)] = 0
+        found: npt.NDArray[np.bool_] = hashes[places] == keys if len(hashes) else np.zeros(len(keys), np.bool_)
+        return found
+
     def text(self, blob: str, start: int, end: int) -> str:
         """UTF-8 text in a section of bytes."""
         first = self._starts[blob]

@@ -1,4 +1,4 @@
-"""The arena file as an append-only log: reading, appending, finding blocks, and one fsync for many commits."""
+"""The arena file as an append-only log: reading, appending, and one fsync for many commits."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ import os
 import threading
 import weakref
 import zlib
-from collections import deque
-from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,18 +17,9 @@ from nanomem_core.errors import ClosedError, CorruptionError, FormatError, Stora
 from nanomem_core.fileio import atomic
 
 from .entries import Row
-from .format import ALIGN, BLOCK, FOOT, HEAD, HEADER, MAGIC, ROW, BlockHeader, FileHeader, zero_sectors
+from .format import BLOCK, HEADER, MAGIC, ROOM, ROW, FileHeader, is_room
 
-__all__ = ["Gap", "VaultFile", "walk"]
-
-_STEP = 1 << 20
-
-
-class Gap(NamedTuple):
-    """Bytes between two blocks that belong to no block that can be read."""
-
-    offset: int
-    end: int
+__all__ = ["VaultFile"]
 
 
 class VaultFile:
@@ -40,6 +28,9 @@ class VaultFile:
     Attributes:
         identity: device and inode, which tell whether the path still leads to this file.
         writable: False if the file could be opened for reading only.
+        seen_size: bytes in the file, whatever they are, when it was last looked at. Under the lock of all writers it is
+            the size, once `torn` was asked.
+        appended: True after an `append`.
     """
 
     @classmethod
@@ -62,6 +53,11 @@ class VaultFile:
             return None
         except OSError as error:
             raise StorageError(f"{path}: can't be opened: {error.strerror}") from error
+        return cls.of(path, descriptor, writable=writable)
+
+    @classmethod
+    def of(cls, path: str, descriptor: int, *, writable: bool = False) -> VaultFile | None:
+        """As `open`, for a file that is open; `descriptor` belongs to this object from now on."""
         file = cls(path, descriptor, writable)
         try:
             start = file.read(0, HEADER)
@@ -86,12 +82,14 @@ class VaultFile:
         self._close = weakref.finalize(self, os.close, descriptor)
         status = os.fstat(descriptor)
         self.identity = (status.st_dev, status.st_ino)
+        self.seen_size = status.st_size
         self._map: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
         self._seek = threading.Lock()
         self._turn = threading.Condition()
         self._syncing = False
         self._written = 0
         self._failure: OSError | None = None
+        self.appended = False
         self.synced = 0
         """Bytes that `sync` has seen to be on disk. What block headers claim doesn't count: writers with durability
         ``os`` claim too much."""
@@ -132,7 +130,7 @@ class VaultFile:
         Raises:
             CorruptionError: it is damaged.
         """
-        row = Row.decode(self.read(offset, ROW), offset)
+        row = Row.decode(self._stored(offset, ROW), offset)
         if row is None:
             raise CorruptionError(self.path, offset, "the row of a record is damaged")
         return row
@@ -143,10 +141,26 @@ class VaultFile:
         Raises:
             CorruptionError: it is damaged.
         """
-        doc = self.read(row.doc_offset, row.doc_length)
+        doc = self._stored(row.doc_offset, row.doc_length)
         if len(doc) != row.doc_length or zlib.crc32(doc) != row.doc_crc:
             raise CorruptionError(self.path, row.doc_offset, "the text of a record is damaged")
         return doc
+
+    def vectors(self, row: Row, size: int) -> bytes:
+        """The vectors of `row` as they are stored; `size` is that of one.
+
+        Raises:
+            CorruptionError: they are damaged.
+        """
+        data = self.read(row.vectors_offset, row.vectors * size) if row.vectors else b""
+        if zlib.crc32(data) != row.vectors_crc:
+            raise CorruptionError(self.path, row.vectors_offset, "the vectors of a record are damaged")
+        return data
+
+    def _stored(self, offset: int, length: int) -> bytes:
+        """What `read` gives, for bytes that nobody cuts off; from memory if they are mapped."""
+        data, end = self._map, offset + length
+        return data[offset:end].tobytes() if end <= len(data) else self.read(offset, length)
 
     def mapped(self, end: int) -> npt.NDArray[np.uint8]:
         """The first `end` bytes or more, mapped."""
@@ -158,22 +172,65 @@ class VaultFile:
                 self._map = np.frombuffer(mmap.mmap(self._open(), end, access=mmap.ACCESS_READ), np.uint8)
         return self._map
 
-    def append(self, block: bytes, offset: int) -> None:
-        """Write `block` at `offset`, which is the end of the file. Call `sync` to have it on disk.
+    def pending(self, end: int) -> bool:
+        """True if a block was written at `end`."""
+        return self.read(end, BLOCK).strip(b"\0") != b""
+
+    def blank(self, end: int, size: int) -> bool:
+        """True if the file, of `size` bytes, has the size it had when it was last looked at, and ends with a few zeros
+        from `end` on."""
+        room = size - end
+        return size == self.seen_size and 0 <= room <= ROOM and is_room(self.read(end, room))
+
+    def torn(self, end: int) -> int:
+        """Bytes behind `end`, the last of which is not zero: what a writer left that was killed. Zeros may follow."""
+        last = position = end
+        while data := self.read(position, ROOM):
+            if not is_room(data):
+                last = position + len(data.rstrip(b"\0"))
+            position += len(data)
+            if len(data) < ROOM:
+                break
+        self.seen_size = position
+        return last - end
+
+    def append(self, block: bytes | bytearray, offset: int) -> None:
+        """Write `block` at `offset`, behind which there are only zeros. Call `sync` to have it on disk.
 
         Raises:
             StorageError: it can't be written, and nothing of it is left in the file.
         """
+        descriptor, end = self._open(), offset + len(block)
+        data = memoryview(block)
         try:
             with self._seek:
-                atomic.write_all(self._open(), block, offset)
+                # The header last: who sees it sees the whole block.
+                atomic.write_all(descriptor, data[BLOCK:], offset + BLOCK)
+                if end > self.seen_size:
+                    self._make_room(descriptor, end)
+                atomic.write_all(descriptor, data[:BLOCK], offset)
         except OSError as error:
             # If this fails too, a torn tail is left, which the next writer cuts.
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._open(), offset)
+            with contextlib.suppress(StorageError):
+                self.cut(offset)
             raise StorageError(f"{self.path}: a commit could not be written: {error}. Nothing was changed.") from error
+        self.appended = True
         with self._turn:
-            self._written = offset + len(block)
+            self._written = end
+
+    def trim(self, end: int) -> None:
+        """Drop the zeros behind `end`, under the lock of all writers, if nothing else is there."""
+        if not self.torn(end) and self.seen_size > end:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._open(), end)
+                self.seen_size = end
+
+    def _make_room(self, descriptor: int, end: int) -> None:
+        self.seen_size = end
+        # There is no need of it, so a disk that is full is no reason to fail.
+        with contextlib.suppress(OSError):
+            atomic.write_all(descriptor, bytes(-end % ROOM), end)
+            self.seen_size += -end % ROOM
 
     def cut(self, size: int) -> None:
         """Drop what lies beyond `size`, and wait until that is on disk.
@@ -182,6 +239,7 @@ class VaultFile:
         """
         try:
             os.ftruncate(self._open(), size)
+            self.seen_size = size
             atomic.sync(self._open())
         except OSError as error:
             raise StorageError(f"{self.path}: the torn tail at byte {size} can't be cut: {error}") from error
@@ -205,7 +263,7 @@ class VaultFile:
             target = self._written
         done = False
         try:
-            atomic.sync(self._open())
+            atomic.sync_data(self._open())
             done = True
         except OSError as error:
             self._failure = error
@@ -227,77 +285,3 @@ class VaultFile:
         if not self._close.alive:
             raise ClosedError(f"{self.path}: the store was closed; open it again")
         return self._descriptor
-
-
-def walk(file: VaultFile, start: int, size: int) -> Iterator[BlockHeader | Gap]:
-    """The blocks from `start` on that are in the file's first `size` bytes for good, and the gaps between them.
-
-    What follows the last of them is a torn tail: a commit that was never acknowledged. How it is told from damage:
-
-    * A block counts if its header or its footer is sound and the file is long enough to hold it. Where both are
-      unsound the next block is looked for; if there is none, the rest is torn, else it is a gap.
-    * Appends reach the disk in any order until they are synced, and sectors that were not written read as zeros after
-      a loss of power. A block that was not known to be on disk when the last block was written, and that has more
-      zero sectors than it was written with, is therefore torn, and so is all that follows it. A block without such
-      holes was written whole, so whatever is wrong with it is damage, and its sound rows count.
-    """
-    synced = 0
-    waiting: deque[BlockHeader | Gap] = deque()
-    for found in _walk(file, start, size):
-        waiting.append(found)
-        if isinstance(found, BlockHeader):
-            synced = max(synced, found.synced)
-            while waiting and waiting[0].end <= synced:
-                yield waiting.popleft()
-    for found in waiting:
-        if isinstance(found, Gap):
-            return
-        if found.end > synced and zero_sectors(file.read(found.offset, found.length), found.offset) > found.zeros:
-            return
-        yield found
-
-
-def _walk(file: VaultFile, start: int, size: int) -> Iterator[BlockHeader | Gap]:
-    while start + BLOCK <= size:
-        header = BlockHeader.decode(file.read(start, BLOCK))
-        if header is not None and header.offset == start:
-            if header.end > size:
-                return
-        else:
-            header = _next_block(file, start, size)
-            if header is None:
-                return
-            if header.offset > start:
-                yield Gap(start, header.offset)
-        yield header
-        start = header.end
-
-
-def _next_block(file: VaultFile, start: int, size: int) -> BlockHeader | None:
-    """The first whole block from `start` on, found by its header or its footer."""
-    position = start
-    while position < size:
-        data = file.read(position, min(_STEP + BLOCK, size - position))
-        for offset in _candidates(data[: _STEP + len(HEAD)]):
-            place = position + offset
-            copy = data[offset : offset + BLOCK]
-            header = BlockHeader.decode(copy)
-            if header is not None and header.offset == place and header.end <= size:
-                return header
-            header = BlockHeader.decode(copy, footer=True)
-            if header is not None and header.offset >= start and header.end == place + BLOCK:
-                return header
-        position += _STEP
-    return None
-
-
-def _candidates(data: bytes) -> list[int]:
-    """Where in `data`, which begins at a multiple of `ALIGN`, a header or a footer may begin."""
-    found = []
-    for magic in (HEAD, FOOT):
-        offset = data.find(magic)
-        while offset >= 0:
-            if offset % ALIGN == 0:
-                found.append(offset)
-            offset = data.find(magic, offset + 1)
-    return sorted(found)

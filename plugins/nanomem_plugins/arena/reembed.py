@@ -13,7 +13,7 @@ import itertools
 import zlib
 from collections.abc import Callable
 
-from nanomem_core.changes import Vectors, check_matrices
+from nanomem_core.changes import Vectors, check_rows
 from nanomem_core.columns import kind_code
 from nanomem_core.errors import CorruptionError, EmbedderError, FormatError, InputError
 from nanomem_core.interfaces import VectorSpace
@@ -165,11 +165,11 @@ def _encoded(table: Table, places: list[Place], space: VectorSpace, encode: Enco
     if len(matrices) != len(records):
         raise EmbedderError(f"encode: expected {len(records)} matrices, one a record; found {len(matrices)}")
     try:
-        vectors = check_matrices(matrices, space.dim, lambda number: f"vectors of {records[number].id!r}")
+        vectors, counts = check_rows(matrices, space.dim, lambda number: f"vectors of {records[number].id!r}")
     except InputError as error:
         raise EmbedderError(str(error)) from error
-    data = encode_vectors(vectors, table.file.header.dtype)
-    return [row.entry(doc, part, len(matrix)) for row, doc, part, matrix in zip(rows, docs, data, vectors, strict=True)]
+    data = encode_vectors(vectors, counts, table.file.header.dtype)
+    return [row.entry(doc, part, count) for row, doc, part, count in zip(rows, docs, data, counts, strict=True)]
 
 
 def _finish(arena: Arena, table: Table, space: VectorSpace, side: Arena) -> None:

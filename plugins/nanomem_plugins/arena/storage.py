@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from nanomem_core.changes import Plan, Put, Vectors, check_matrices
+from nanomem_core.changes import Change, Commit, Plan, Put, Vectors, check_rows, plan_commit
 from nanomem_core.columns import Columns, MemoryColumns, kind_code
 from nanomem_core.errors import EmbedderMismatchError, InputError, NotFoundError
 from nanomem_core.interfaces import Damage, Snapshot, Storage, VectorSpace
@@ -16,11 +16,11 @@ from nanomem_core.records import Record, Scope
 
 from .check import inspect
 from .columns import ScopeColumns, read_records
-from .documents import delete_entry, encode_vectors, id_hash, put_entry
+from .compaction import compact
+from .documents import delete_entry, encode_vectors, id_hash, id_hashes, put_entry
 from .engine import Arena, Durability, Written
 from .format import COMMIT, FORMAT_VERSION, SPACE, VectorDtype
 from .reembed import reembed
-from .rewrite import deleted_ids
 from .table import Table
 
 __all__ = ["ArenaStorage"]
@@ -63,6 +63,7 @@ class ArenaStorage(Storage):
         if read_only and not os.path.exists(target):
             raise NotFoundError(f"{target}: expected a file to read; there is none", id=target)
         self.read_only = read_only
+        self._adopted: VectorSpace | None = None
         self._arena = Arena(
             target,
             vector_dtype=vector_dtype,
@@ -162,9 +163,20 @@ class ArenaStorage(Storage):
     @contextlib.contextmanager
     def transaction(self, scope: Scope) -> Iterator[ArenaTransaction]:
         with self._arena.writing():
-            transaction = ArenaTransaction(self._arena, scope)
+            transaction = ArenaTransaction(self._arena, scope, self._adopted)
             yield transaction
         self._arena.sync(transaction.written)
+
+    def commit(self, scope: Scope, changes: Iterable[Change], expect_head: int | None = None) -> Commit:
+        # As for any store, but ids are looked for together; columns are kept up to date by the table.
+        changes = list(changes)
+        with self.transaction(scope) as transaction:
+            transaction.look_for([change.record.id if isinstance(change, Put) else change.id for change in changes])
+            plan = plan_commit(transaction, scope, changes, expect_head)
+            if plan.empty:
+                return Commit(scope, transaction.head)
+            transaction.apply(plan)
+        return plan.commit
 
     def erase(self, scope: Scope) -> None:
         """See `Storage`. The file is written anew; bytes that no scope can be told of are lost with it."""
@@ -179,6 +191,7 @@ class ArenaStorage(Storage):
                 others = [flaw for flaw in inspect(table.file) if flaw.scope not in (None, scope)]
                 arena.set_aside(table.file, others)
             arena.keep_set_aside(lambda owner, id: owner not in (None, scope))
+            arena.remove_leftovers()
             arena.remove_derived()
             if not absent:
                 arena.rewrite(skip=scope, leave_out_damaged=True)
@@ -189,23 +202,7 @@ class ArenaStorage(Storage):
         Raises:
             CorruptionError: a record is damaged; `repair` sets it aside.
         """
-        arena = self._arena
-        if not arena.present():
-            return 0
-        with arena.writing():
-            table = arena.read(Table.verified, None)
-            if table is None:
-                return 0
-            if table.dead:
-                table.require_sound()
-            if os.path.exists(arena.quarantine_path):
-                deleted = set(deleted_ids(table.file, table.end))
-                arena.keep_set_aside(lambda owner, id: _still_wanted(table, deleted, owner, id))
-            if not table.dead:
-                arena.remove_leftovers()
-                return 0
-            arena.remove_derived()
-            return arena.rewrite()
+        return compact(self._arena)
 
     def check(self) -> list[Damage]:
         file = self._arena.read(lambda table: table.file, None)
@@ -229,6 +226,13 @@ class ArenaStorage(Storage):
         return self._arena.read(lambda table: table.space, None)
 
     def adopt(self, space: VectorSpace) -> None:
+        # Writing finds out, under the lock, whether the file is still of that space.
+        if self._adopted == space and self._arena.known_space() == space:
+            return
+        self._adopt(space)
+        self._adopted = space
+
+    def _adopt(self, space: VectorSpace) -> None:
         if self._holds(self.space, space) or self._arena.read_only:
             return
         with self._arena.writing() as table:
@@ -238,8 +242,8 @@ class ArenaStorage(Storage):
         self._arena.sync(written)
 
     def _holds(self, held: VectorSpace | None, space: VectorSpace) -> bool:
-        if held is not None and held != space:
-            raise EmbedderMismatchError(self.path, held.embedder, held.dim, space.embedder, space.dim)
+        if held is not None:
+            _check_space(self.path, held, space)
         return held is not None
 
     def reembed(
@@ -249,33 +253,51 @@ class ArenaStorage(Storage):
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> int:
         """See `Storage`. Records that have no vectors although they have a text get some, but for messages."""
-        return reembed(self._arena, space, encode, progress)
+        done = reembed(self._arena, space, encode, progress)
+        self._adopted = space
+        return done
 
 
 class ArenaTransaction:
     """Sole write access to an arena, for one scope."""
 
-    def __init__(self, arena: Arena, scope: Scope) -> None:
+    def __init__(self, arena: Arena, scope: Scope, adopted: VectorSpace | None = None) -> None:
         self._arena = arena
         self._scope = scope
-        # Hash of each id that was looked for, and what names its record in the file: 0 for a new one.
-        self._known: dict[str, tuple[int, int]] = {}
+        self._adopted = adopted
+        # Hash of each id that was looked for.
+        self._hashes: dict[str, int] = {}
+        # What names its record in the file: 0 for a new one.
+        self._births: dict[str, int] = {}
         self.written: Written | None = None
 
     @property
     def head(self) -> int:
         return self._arena.read(lambda table: table.head(self._scope), 0, fresh=False)
 
+    def look_for(self, ids: Sequence[str]) -> None:
+        """Find out which of `ids` are new, in less time than `get` takes for each."""
+        try:
+            self._hashes = dict(zip(ids, id_hashes(self._scope, ids), strict=True))
+        except (AttributeError, UnicodeEncodeError):
+            return  # planning tells which is no id
+        numbers = list(self._hashes.values())
+        unknown = self._arena.read(lambda table: table.unknown(numbers), [True] * len(numbers), fresh=False)
+        self._births = {id: 0 for id, new in zip(self._hashes, unknown, strict=True) if new}
+
     def get(self, id: str) -> Record | None:
-        number = id_hash(self._scope, id)
+        if self._births.get(id) == 0:
+            return None
+        number = self._hashes.get(id)
+        if number is None:
+            number = self._hashes[id] = id_hash(self._scope, id)
 
         def get(table: Table) -> tuple[int, Record | None]:
             row = table.find_hashed(number, id)
             return (0, None) if row is None else (table.birth(row), table.record(row))
 
         nothing: tuple[int, Record | None] = 0, None
-        birth, record = self._arena.read(get, nothing, fresh=False)
-        self._known[id] = number, birth
+        self._births[id], record = self._arena.read(get, nothing, fresh=False)
         return record
 
     def tip(self, chain: str) -> int:
@@ -284,8 +306,7 @@ class ArenaTransaction:
     def apply(self, plan: Plan) -> None:
         if plan.scope != self._scope:
             raise InputError(f"plan: expected one for the scope {self._scope}; found {plan.scope}")
-        with_vectors = [put for put in plan.puts if put.vectors is not None]
-        data = self._encoded(with_vectors)
+        data = self._encoded([put for put in plan.puts if put.vectors is not None])
         entries = []
         for put in plan.puts:
             part, count = next(data) if put.vectors is not None else (b"", 0)
@@ -301,27 +322,27 @@ class ArenaTransaction:
         if table is None or table.space is None:
             raise InputError(f"{self._arena.path}: expected adopt() before the first vectors; it was not called")
         space, dtype = table.space, table.file.header.dtype
-        matrices = check_matrices(
+        if self._adopted is not None:
+            _check_space(self._arena.path, space, self._adopted)
+        rows, counts = check_rows(
             [put.vectors for put in puts], space.dim, lambda number: f"vectors of {puts[number].record.id!r}"
         )
-        yield from zip(encode_vectors(matrices, dtype), map(len, matrices), strict=True)
+        yield from zip(encode_vectors(rows, counts, dtype), counts, strict=True)
 
     def _identity(self, id: str) -> tuple[int, int]:
-        if id not in self._known:
+        if id not in self._births:
             self.get(id)
-        return self._known[id]
+        return self._hashes[id], self._births[id]
+
+
+def _check_space(path: str, held: VectorSpace, space: VectorSpace) -> None:
+    if held != space:
+        raise EmbedderMismatchError(path, held.embedder, held.dim, space.embedder, space.dim)
 
 
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise InputError(f"{name}: expected {' or '.join(choices)}; found {value!r}")
-
-
-def _still_wanted(table: Table, deleted: set[tuple[Scope, str]], scope: Scope | None, id: str | None) -> bool:
-    """False if bytes that were set aside are, or could be, of a record that was deleted or written again."""
-    if scope is None or id is None:
-        return table.dead == 0
-    return (scope, id) not in deleted and table.find(scope, id) is None
 
 
 def _facts(table: Table) -> dict[str, object]:
@@ -333,7 +354,7 @@ def _facts(table: Table) -> dict[str, object]:
         "scopes": sum(state.alive > 0 for state in table.scopes),
         "dead_rows": table.dead,
         "damaged": len(table.damaged) + table.gaps,
-        "torn_tail_bytes": size - table.end,
+        "torn_tail_bytes": table.file.torn(table.end),
         "indexed_rows": table.indexed,
         "embedder": None if space is None else space.embedder,
         "dim": None if space is None else space.dim,

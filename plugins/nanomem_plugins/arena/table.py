@@ -10,7 +10,7 @@ import itertools
 import json
 import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -20,21 +20,20 @@ from nanomem_core.errors import CorruptionError
 from nanomem_core.interfaces import VectorSpace
 from nanomem_core.records import Record, Scope
 
+from .blocks import Gap, walk
 from .documents import decode_record, document_chain, document_ends, document_id, id_hash
-from .entries import DECLARED, DELETED, ENDED, KIND, block_rows, decode_rows
+from .entries import DECLARED, DELETED, ENDED, KIND, all_sound, block_rows, is_sound, packed_rows, unpacked_rows
 from .format import BLOCK, HEADER, ROW, SPACE, BlockHeader, block_label
 from .index import Index, save
-from .log import Gap, VaultFile, walk
-from .rows import Numbers, Rows
+from .log import VaultFile
+from .rows import Numbers, Rows, columns_of
 from .scopes import ChainNames, Chains, ScopeState
 
 __all__ = ["Damaged", "Listener", "Table"]
-
-
-_LOOKED_AT = ("what", "version", "id_hash", "birth", "recorded_at", "to_doc", "doc_length", "doc_crc")
-"""Fields of a row that are looked at one by one; the others only become columns."""
-
 _NEVER = (math.inf, math.inf)
+
+_MANY = 16
+"""Rows in a block from which on they are taken in by whole columns."""
 
 
 class Damaged(NamedTuple):
@@ -108,25 +107,33 @@ class Table:
         self.gaps += 1
         self._unreported.append((offset, what))
 
-    def appended(self, block: bytes) -> None:
+    def appended(self, header: BlockHeader, label: Sequence[str | int], block: bytes | bytearray) -> None:
         """Take in the block that was written at the end just now, without reading it again; once, if called again."""
-        header = BlockHeader.decode(block[:BLOCK])
-        if header is not None and header.offset == self.end:
-            self._take(header, block[header.rows_offset - header.offset :])
+        if header.offset == self.end:
+            self._take_sound(header, label, memoryview(block)[header.rows_offset - header.offset :], checked=True)
             self.end = header.end
 
     def _take(self, header: BlockHeader, data: bytes) -> None:
+        label = block_label(header, data)
+        if label is not None:
+            self._take_sound(header, label, memoryview(data), checked=False)
+        else:
+            self._count_block(header)
+            self._skipped(header.label_offset, "both labels of a block are damaged; its records were skipped")
+
+    def _count_block(self, header: BlockHeader) -> None:
         self.next_seq = header.seq + 1
         self.last_block = header.offset
         self.synced = max(self.synced, header.synced)
-        label = block_label(header, data)
-        if label is None:
-            self._skipped(header.label_offset, "both labels of a block are damaged; its records were skipped")
-            return
+
+    def _take_sound(
+        self, header: BlockHeader, label: Sequence[str | int], data: memoryview[int], *, checked: bool
+    ) -> None:
+        self._count_block(header)
         if header.type == SPACE:
-            self.space = VectorSpace(*label)
+            self.space = VectorSpace(*label)  # type: ignore[arg-type]
             return
-        scope = Scope(*label)
+        scope = Scope(*label)  # type: ignore[arg-type]
         code = self.codes.get(scope)
         if code is None:
             code = self.codes[scope] = len(self.scopes)
@@ -134,82 +141,93 @@ class Table:
         state = self.scopes[code]
         state.head = header.head
         first = len(self._rows)
-        self._take_rows(state, code, header, data)
+        self._take_rows(state, code, header, data, checked)
         listener = self.listeners.get(code)
         if listener is not None and len(self._rows) > first:
             listener.appended(first, self._rows.since(first))
 
-    def _take_rows(self, state: ScopeState, code: int, header: BlockHeader, data: bytes) -> None:
+    def _take_rows(
+        self, state: ScopeState, code: int, header: BlockHeader, data: memoryview[int], checked: bool
+    ) -> None:
+        """`checked`: the rows and documents were made in this process just now, so checksums tell nothing."""
+        self.uncovered += header.rows
+        if header.rows >= _MANY:
+            rows = packed_rows(data, header.rows)
+            plain = not (rows["what"] & (DELETED | ENDED)).any() and (rows["version"] == 1).all() and not self.damaged
+            if plain and (checked or all_sound(rows, data)):
+                self._take_plain(state, code, header, rows, data)
+                return
+        self._take_each(state, code, header, data, checked)
+
+    def _take_plain(
+        self, state: ScopeState, code: int, header: BlockHeader, rows: npt.NDArray[np.void], data: memoryview[int]
+    ) -> None:
+        """Take in rows that are sound and put what has no end for the first time, all together."""
+        docs = bytes(data)
+        starts = range(0, ROW * len(rows), ROW) + rows["to_doc"]
+        chains = [
+            self._chain(code, docs, start, revision)
+            for start, revision in zip(starts.tolist(), rows["revision"].tolist(), strict=True)
+        ]
+        self._rows.append(rows["id_hash"].tolist(), columns_of(rows, header.rows_offset, code, chains))
+        state.alive += len(rows)
+
+    def _take_each(
+        self, state: ScopeState, code: int, header: BlockHeader, data: memoryview[int], checked: bool
+    ) -> None:
         # No two rows of a block are of one id, so it doesn't matter that deletions go before what is put.
-        rows, damaged = decode_rows(header, data)
-        self.uncovered += len(rows)
+        rows = list(unpacked_rows(data, header.rows))
+        ends = range(ROW, ROW * len(rows) + 1, ROW)
+        damaged = not checked and any(
+            not is_sound(data[end - ROW : end], row[0], row[-1]) for end, row in zip(ends, rows, strict=True)
+        )
+        docs = bytes(data)
         if damaged:
-            for place, row, doc in block_rows(header, data):
-                if isinstance(row, str):
-                    self._take_damaged(state, place, row, doc)
-        kept: list[int] = []
+            for place, found, doc in block_rows(header, docs):
+                if isinstance(found, str):
+                    self._take_damaged(state, place, found, doc)
         hashes: list[int] = []
-        chains: list[int] = []
-        ends: list[tuple[float, float]] = []
-        columns = [rows[name].tolist() for name in _LOOKED_AT]
-        for number, (what, version, key, birth, told, to_doc, length, crc) in enumerate(zip(*columns, strict=True)):
-            if number in damaged:
+        taken: list[tuple[object, ...]] = []
+        for end, row in zip(ends, rows, strict=True):
+            (
+                what, revision, version, begin, told, birth, key,
+                to_doc, length, to_vectors, doc_crc, vectors_crc, crc,
+            ) = row  # fmt: skip
+            if damaged and not is_sound(data[end - ROW : end], what, crc):
                 continue
             if what & DELETED or version > 1:
                 self._replace(key, birth)
-            self.damaged.pop(key, None)
+            if self.damaged:
+                self.damaged.pop(key, None)
             if what & DELETED:
                 self.dead += 1
                 continue
-            start = ROW * number + to_doc
-            doc = data[start : start + length]
-            if zlib.crc32(doc) != crc:
-                self._note_damage(key, header.rows_offset + start, "the text of a record is damaged")
+            start = end - ROW + to_doc
+            place = header.rows_offset + end - ROW
+            if not checked and zlib.crc32(data[start : start + length]) != doc_crc:
+                self._note_damage(key, place + to_doc, "the text of a record is damaged")
                 continue
-            chain = document_chain(doc)
-            kept.append(number)
+            chain = self._chain(code, docs, start, revision)
+            valid_to, closed_at = _NEVER
+            if what & ENDED:
+                valid_to, closed_at = document_ends(what, told, docs[start : start + length])
             hashes.append(key)
-            chains.append(-1 if chain is None else self._chains.code(code, chain))
-            ends.append(document_ends(what, told, doc) if what & ENDED else _NEVER)
-        if kept:
-            self._put(state, code, header.rows_offset + ROW * np.array(kept), rows[kept], hashes, chains, ends)
+            taken.append((
+                True, what & KIND, what & DECLARED, chain, revision, begin, valid_to, told, closed_at,
+                code, version, birth, place, place - to_vectors, what >> 8, vectors_crc,
+            ))  # fmt: skip
+        if taken:
+            self._rows.append(hashes, taken)
+            state.alive += len(taken)
 
-    def _put(
-        self,
-        state: ScopeState,
-        code: int,
-        places: npt.NDArray[np.int64],
-        rows: npt.NDArray[Any],
-        hashes: list[int],
-        chains: list[int],
-        ends: list[tuple[float, float]],
-    ) -> None:
-        what = rows["what"]
-        valid_to, closed_at = zip(*ends, strict=True)
-        self._rows.append(
-            hashes,
-            {
-                "kind": what & KIND,
-                "declared": what & DECLARED,
-                "chain": chains,
-                "revision": rows["revision"],
-                "valid_from": rows["valid_from"],
-                "valid_to": valid_to,
-                "recorded_at": rows["recorded_at"],
-                "closed_at": closed_at,
-                "scope": code,
-                "version": rows["version"],
-                "birth": rows["birth"],
-                "row_offset": places,
-                "vectors_offset": places - rows["to_vectors"],
-                "vectors": what >> 8,
-                "vectors_crc": rows["vectors_crc"],
-            },
-        )
-        state.alive += len(rows)
-        for chain, revision in zip(chains, rows["revision"].tolist(), strict=True):
-            if chain >= 0:
-                self._chains.put(code, chain, revision)
+    def _chain(self, scope: int, docs: bytes, start: int, revision: int) -> int:
+        """The code of the chain to which the document at `start` adds, -1 for none."""
+        name = document_chain(docs, start)
+        if name is None:
+            return -1
+        chain = self._chains.code(scope, name)
+        self._chains.put(scope, chain, revision)
+        return chain
 
     def _take_damaged(self, state: ScopeState, place: int, reason: str, doc: bytes) -> None:
         # Only the document is left to tell whose row it was; it is no more than the id if the row was a deletion.
@@ -290,6 +308,13 @@ class Table:
         if damaged is not None:
             raise CorruptionError(self.file.path, *damaged)
         return None
+
+    def unknown(self, hashes: Sequence[int]) -> list[bool]:
+        """Of each id hash, whether nothing in the file has it. May be False for one that only dead records have."""
+        found = self._rows.unknown(hashes)
+        if not self.damaged:
+            return found
+        return [new and number not in self.damaged for new, number in zip(found, hashes, strict=True)]
 
     def record(self, row: int) -> Record:
         """The record in a row.

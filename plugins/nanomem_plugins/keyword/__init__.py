@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from nanomem_core.hookspecs import hookimpl
-
-if TYPE_CHECKING:
-    from nanomem_core.interfaces import Tagger
+from nanomem_core.hookspecs import Deferred, hookimpl
 
 __all__ = ["nanomem_register_tagger"]
 
 
 @hookimpl
-def nanomem_register_tagger() -> tuple[type[Tagger]]:
-    from .tagger import KeywordTagger
-
-    return (KeywordTagger,)
+def nanomem_register_tagger() -> tuple[Deferred]:
+    return (Deferred("keyword", "nanomem_plugins.keyword.tagger:KeywordTagger"),)

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from nanomem_core.hookspecs import hookimpl
-
-if TYPE_CHECKING:
-    from nanomem_core.interfaces import Embedder
+from nanomem_core.hookspecs import Deferred, hookimpl
 
 __all__ = ["nanomem_register_embedder"]
 
 
 @hookimpl
-def nanomem_register_embedder() -> tuple[type[Embedder]]:
-    from .embedder import LexicalEmbedder
-
-    return (LexicalEmbedder,)
+def nanomem_register_embedder() -> tuple[Deferred]:
+    return (Deferred("lexical", "nanomem_plugins.lexical.embedder:LexicalEmbedder"),)

@@ -21,7 +21,11 @@ from .memories import job_history
 
 READS = {
     "as-of": ["2026-01-01"],
+    "ask": ["peanuts", "--filter", "topic=nothing", "--generator", '{"use": "ollama", "model": "m"}'],
     "changes": [],
+    "context": ["peanuts"],
+    "conversation episodes": [],
+    "conversation status": [],
     "current": [],
     "doctor": [],
     "entities": [],
@@ -38,6 +42,8 @@ READS = {
 }
 CHANGES = {
     "compact": [],
+    "conversation flush": [],
+    "conversation retry": [],
     "delete": ["{id}"],
     "forget": ["Moved to Birch Labs", "--yes"],
     "merge": ["other.dat"],
@@ -46,11 +52,21 @@ CHANGES = {
     "reembed": [],
     "restore": ["{id}"],
     "retract": ["{id}"],
+    "tag": ["--yes"],
     "unmerge": ["other.dat"],
     "update": ["{id}", "another text"],
     "user delete": ["default", "--yes"],
 }
-MAKERS = {"add": ["a text"], "demo": [], "import": ["other.jsonl"], "ingest": ["notes.md"], "init": []}
+MAKERS = {
+    "add": ["a text"],
+    "chat": [],
+    "conversation add": ["a text"],
+    "conversation import": ["chat.jsonl"],
+    "demo": [],
+    "import": ["other.jsonl"],
+    "ingest": ["notes.md"],
+    "init": [],
+}
 
 MISTAKES = [
     (["add"], 2, "Missing argument 'TEXT'"),
@@ -63,8 +79,20 @@ MISTAKES = [
     (["add", "x", "--entity", "…"], 1, "entity"),
     (["add", "--lines", "a\nb", "--id", "x"], 2, "--id names one record"),
     (["as-of", "soon", "x"], 2, "soon"),
+    (["ask", "x"], 1, "generator"),
+    (["ask", "x", "--generator", "ollamma"], 1, "ollama"),
+    (["ask", "x", "--generator", '{"model": "m"}'], 2, "`use`"),
+    (["ask", "x", "--stream", "--json"], 2, "--json"),
+    (["ask", " ", "--generator", '{"use": "ollama", "model": "m"}'], 1, "question"),
     (["changes", "--since", "2026-02-01", "--until", "2026-01-01"], 1, "before"),
     (["changes", "--since", "yesterday-ish"], 2, "--since"),
+    (["conversation", "add"], 2, "Missing argument 'TEXT'"),
+    (["conversation", "add", "x", "--timestamp", "soon"], 2, "--timestamp"),
+    (["conversation", "add", "x", "--role", ""], 1, "role"),
+    (["conversation", "import", "nothing.json"], 1, "nothing.json"),
+    (["conversation", "import", "notes.md"], 1, "notes.md"),
+    (["conversation", "import", "notes.jsonl"], 1, "role and content"),
+    (["conversation", "retry", "nothing-like-it"], 1, "nothing-like-it"),
     (["delete"], 2, "either ids, or"),
     (["delete", "x", "--where", "a=b"], 2, "either ids, or"),
     (["delete", "nothing-like-it"], 1, "nothing-like-it"),
@@ -102,6 +130,7 @@ MISTAKES = [
     (["search", "x", "--vault", "notes.md"], 1, "notes.md"),
     (["split", "t.dat"], 2, "either --key"),
     (["split", "t.dat", "--key", "a", "--where", "b=c"], 2, "either --key"),
+    (["tag", "--tagger", "keywords"], 1, "did you mean 'keyword'"),
     (["unmerge", " "], 1, "empty"),
     (["update", "x"], 2, "to change"),
     (["update", "nothing-like-it", "text"], 1, "nothing-like-it"),
@@ -123,6 +152,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
         other.export(folder / "other.jsonl")
         other.export(folder / "there.jsonl")
     (folder / "notes.md").write_text("# Notes\n\nA word or two.\n", encoding="utf-8")
+    (folder / "chat.jsonl").write_text('{"role": "user", "content": "hi"}\n', encoding="utf-8")
     (folder / "notes.jsonl").write_text('{"a": 1}\n', encoding="utf-8")
     return folder, ids
 
@@ -149,7 +179,7 @@ def commands(group: click.Group = main, *names: str) -> Iterator[tuple[str, clic
 
 
 WITH_EXAMPLES = {name: command for name, command in commands() if isinstance(command, Command)}
-ABOUT_NO_MEMORY = ("config", "evaluate", "plugins")
+ABOUT_NO_MEMORY = ("config", "evaluate", "migrate", "plugins")
 
 
 def test_every_command_on_a_memory_is_in_a_table_of_this_module() -> None:
@@ -177,7 +207,7 @@ def test_every_option_has_a_help_text(name: str) -> None:
 
 @pytest.mark.parametrize("name", {**READS, **CHANGES, **MAKERS})
 def test_json_is_one_object_and_nothing_else_is_on_stdout(name: str, memory: list[str], nanomem: Nanomem) -> None:
-    arguments = [word.format(id=memory[0]) for word in {**READS, **CHANGES, **MAKERS}[name]]
+    arguments = [word.replace("{id}", memory[0]) for word in {**READS, **CHANGES, **MAKERS}[name]]
     result = nanomem(*name.split(), *arguments, "--json")
     assert result.exit_code == 0, result.output
     printed, documented = set(json.loads(result.stdout)), set(WITH_EXAMPLES[name].keys)
@@ -187,7 +217,7 @@ def test_json_is_one_object_and_nothing_else_is_on_stdout(name: str, memory: lis
 
 @pytest.mark.parametrize("name", {**READS, **CHANGES})
 def test_without_a_memory_it_fails_with_a_hint_and_makes_no_file(name: str, cwd: Path, nanomem: Nanomem) -> None:
-    arguments = [word.format(id="x") for word in {**READS, **CHANGES}[name]]
+    arguments = [word.replace("{id}", "x") for word in {**READS, **CHANGES}[name]]
     for form in ([], ["--json"]):
         result = nanomem(*name.split(), *arguments, *form)
         assert result.exit_code == 1
@@ -203,7 +233,7 @@ def test_a_read_changes_nothing_on_disk(name: str, memory: list[str], cwd: Path,
         return {path.name: path.read_bytes() for path in cwd.iterdir() if path.name.startswith("memory.dat")}
 
     before = files()
-    arguments = [word.format(id=memory[0]) for word in READS[name]]
+    arguments = [word.replace("{id}", memory[0]) for word in READS[name]]
     assert nanomem(*name.split(), *arguments).exit_code == 0
     assert files() == before
 
@@ -212,7 +242,7 @@ def test_a_read_changes_nothing_on_disk(name: str, memory: list[str], cwd: Path,
 def test_a_mistake_is_told_on_stderr(
     arguments: list[str], code: int, message: str, memory: list[str], nanomem: Nanomem
 ) -> None:
-    result = nanomem(*(word.format(id=memory[0]) if word == "{id}" else word for word in arguments))
+    result = nanomem(*(word.replace("{id}", memory[0]) if word == "{id}" else word for word in arguments))
     assert result.exit_code == code, result.output
     assert message in result.stderr
     assert result.stdout == ""

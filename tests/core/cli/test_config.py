@@ -67,7 +67,7 @@ generator:
   unlock: s3cret-1
   api_key: s3cret-2
   url: https://ann:s3cret-3@host/x
-  headers: {Authorization: s3cret-4, X-Trace: visible}
+  headers: {Authorization: s3cret-4, X-Trace: s3cret-6}
 taggers: [{use: tags, unlock: s3cret-5}]
 """
     Path("nanomem.yaml").write_text(text, encoding="utf-8")
@@ -75,7 +75,7 @@ taggers: [{use: tags, unlock: s3cret-5}]
         result = nanomem("config", "show", *form)
         assert result.exit_code == 0, result.stderr
         assert "s3cret" not in result.stdout + result.stderr
-        assert "visible" in result.stdout
+        assert "host/x" in result.stdout
 
 
 def test_settings_of_a_component_that_is_not_installed_are_shown_too(cwd: Path, nanomem: Nanomem) -> None:

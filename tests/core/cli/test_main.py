@@ -54,6 +54,22 @@ def test_help_and_version_import_nothing_heavy(arguments: list[str], cwd: Path, 
     assert sorted(loaded & {*HEAVY, "nanomem_loud_loud", "nanomem_loud_command_loud"}) == []
 
 
+def test_garbage_is_looked_for_seldom_in_a_command_and_as_before_after_it(site: Site) -> None:
+    command(site, "thresholds", "import gc; run = click.Command('x', callback=lambda: print(gc.get_threshold()[0]))")
+    code = (
+        "import atexit, gc\n"
+        "atexit.register(lambda: print(gc.get_freeze_count() > 0))\n"
+        "gc.set_threshold(123, 4, 5)\n"
+        "from nanomem_core.cli import main\n"
+        "try: main(['thresholds'])\n"
+        "except SystemExit: pass\n"
+        "print(gc.get_threshold()[0], gc.get_freeze_count())"
+    )
+    environ = os.environ | {"PYTHONPATH": str(site.folder)}
+    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["50000", "123", "0", "True"]
+
+
 def test_the_version_is_printed(nanomem: Nanomem) -> None:
     result = nanomem("--version")
     assert (result.exit_code, result.stdout) == (0, f"nanomem {__version__}\n")
@@ -214,11 +230,11 @@ def test_the_exit_code_is_what_the_command_ended_with(statement: str, code: int,
 
 @pytest.mark.parametrize("lines", [1, 100_000])
 def test_a_reader_that_has_gone_is_no_error_to_talk_about(lines: int, site: Site, cwd: Path) -> None:
-    command(site, "chat", failing(f"click.echo('line\\n' * {lines})"))
+    command(site, "talk", failing(f"click.echo('line\\n' * {lines})"))
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
-        [sys.executable, "-m", "nanomem_core", "chat"],
+        [sys.executable, "-m", "nanomem_core", "talk"],
         env=os.environ | {"PYTHONPATH": str(site.folder)},
         stdout=writer,
         stderr=subprocess.PIPE,

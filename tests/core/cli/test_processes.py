@@ -37,6 +37,26 @@ def test_exit_codes_and_streams(cwd: Path, spawn: Spawn) -> None:
         assert b"Traceback" not in done.stderr
 
 
+def test_a_search_imports_no_component_that_it_does_not_use(cwd: Path) -> None:
+    job_history()
+    code = (
+        "import sys\n"
+        "from nanomem_core.cli import main\n"
+        "try: main(['search', 'work', '--json'])\n"
+        "except SystemExit: pass\n"
+        "from nanomem_core.config.model import Settings\n"
+        "print(Settings.__pydantic_complete__, *sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    validators_built, *modules = done.stderr.split()
+    assert "nanomem_plugins.arena.storage" in modules
+    used = ("arena", "lexical", "keyword")
+    parts = {name for name in modules if name.count(".") > 1 and name.startswith("nanomem_plugins.")}
+    assert {name for name in parts if name.split(".")[1] not in used} == set()
+    assert not {"httpx", "nanomem_core.http", "nanomem_core.system", "rich", "ssl"} & set(modules)
+    assert validators_built == "False"
+
+
 @pytest.mark.parametrize("name", ["plugin", "embedder"])
 def test_what_plugins_print_while_they_work_is_not_among_the_results(
     name: str, cwd: Path, site: Site, spawn: Spawn

@@ -210,3 +210,22 @@ def test_a_question_keeps_what_it_computed_where_it_may_write_and_a_listing_neve
     answered = nanomem("search", "tea", "--json")
     assert list(Path("memory.dat.derived").iterdir())
     assert answered.stdout == refused.stdout == nanomem("search", "tea", "--json").stdout
+
+
+def test_context_prints_a_text_for_a_prompt(nanomem: Nanomem) -> None:
+    job_history()
+    lines = nanomem("context", "where do I work?").stdout.splitlines()
+    assert lines[:2] == ["Facts:", "- Moved to Birch Labs"]
+    assert not any("Alder" in line for line in lines)
+    assert "then: Moved to Birch Labs" in nanomem("context", "where did I work before?").stdout
+
+
+def test_context_as_json_tells_its_length_and_keeps_to_the_budget(nanomem: Nanomem) -> None:
+    job_history()
+    whole = answer(nanomem("context", "--json"))
+    assert whole["query"] is None
+    assert len(whole["text"].splitlines()) == 4
+    short = answer(nanomem("context", "--json", "--max-tokens", str(whole["tokens"] - 1)))
+    assert len(short["text"].splitlines()) == 3
+    assert short["tokens"] < whole["tokens"]
+    assert answer(nanomem("context", "--json", "--max-tokens", "0"))["text"] == ""

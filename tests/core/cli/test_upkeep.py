@@ -114,6 +114,19 @@ def test_a_sound_store_is_said_to_be_sound(memory: list[str], nanomem: Nanomem) 
     assert (nanomem("doctor").exit_code, nanomem("doctor").stdout) == (0, "No damage was found.\n")
 
 
+def test_damage_that_only_a_person_can_mend_is_left_and_said_to_be(cwd: Path, nanomem: Nanomem) -> None:
+    nanomem("init", "--storage", "markdown")
+    nanomem("add", "I live in Oslo", "--entity", "city")
+    [file] = (cwd / "memory").rglob("facts/*/*.md")
+    file.with_name("README.md").write_text("notes", encoding="utf-8")
+    found, repaired = nanomem("doctor"), nanomem("doctor", "--repair")
+    assert (found.exit_code, repaired.exit_code) == (1, 1)
+    assert "README.md" in found.stdout
+    assert "README.md" in repaired.stdout
+    assert "nothing can be set aside without you" in repaired.stdout
+    assert file.with_name("README.md").read_text(encoding="utf-8") == "notes"
+
+
 def test_damage_is_shown_with_its_place_and_set_aside_by_a_repair(
     memory: list[str], cwd: Path, nanomem: Nanomem
 ) -> None:

@@ -12,6 +12,13 @@ from nanomem_core.config.model import MASK, PluginSettings, Settings, masked
 from nanomem_core.hints import is_secret
 
 
+def test_defaults_need_no_validation() -> None:
+    # Which is skipped where nothing else is set.
+    made, checked = Settings.model_construct(), Settings()
+    assert made == checked
+    assert repr(made) == repr(checked)
+
+
 def test_settings_can_not_be_changed() -> None:
     settings = Settings()
     with pytest.raises(ValidationError, match="frozen"):
@@ -46,7 +53,7 @@ def test_names_are_a_list_or_a_text_with_commas(given: Any, names: Any) -> None:
 
 
 SECRETS = ["api_key", "apikey", "API_KEY", "openai_api_key", "token", "hf_token", "password", "db-password", "secret"]
-SECRETS += ["client_secret", "access_key", "passphrase", "Authorization", "credentials"]
+SECRETS += ["client_secret", "access_key", "passphrase", "Authorization", "credentials", "headers"]
 PLAIN = ["max_tokens", "tokenizer", "key", "keys", "path", "secretary", "password_file", "keyspace", "monkey"]
 
 
@@ -89,7 +96,7 @@ def test_masking_keeps_everything_but_the_secrets() -> None:
         "token": None,
         "max_tokens": 5,
         "own": MASK,
-        "headers": {"Authorization": MASK, "X": "y"},
+        "headers": {"Authorization": MASK, "X": MASK},
         "path": "a",
         "list": ["x", {"password": MASK}],
     }
@@ -103,6 +110,9 @@ def test_masking_keeps_everything_but_the_secrets() -> None:
         ("https://host:8080/a@b", "https://host:8080/a@b"),
         ("http://host/x", "http://host/x"),
         ("ann:pw@host", "ann:pw@host"),
+        ("https://host/v1?api-version=1&code=s3cret", f"https://host/v1?api-version=1&code={MASK}"),
+        ("https://host/v1?api_key=s3cret#x", f"https://host/v1?api_key={MASK}#x"),
+        ("what?key=value", "what?key=value"),
     ],
 )
 def test_a_password_in_a_url_is_masked(url: str, shown: str) -> None:

@@ -54,6 +54,33 @@ def at(settings: Any, key: str) -> Any:
     return settings
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"storage": "jsonl"},
+        {"storage": {"use": "arena", "path": "x.dat"}, "embedder": {"use": "ollama", "api_key": "s"}},
+        {"generator": "ollama", "segmenter": {"use": "batch"}, "data_dir": "m"},
+        {"generator": None},
+    ],
+)
+def test_components_are_checked_alike_whether_other_settings_are_validated_or_not(
+    place: Place, given: dict[str, Any]
+) -> None:
+    quick = place.load(arguments=given)
+    full = place.load(arguments=given | {"search": {"top_k": 3}})
+    assert quick.settings == full.settings
+    assert repr(quick.settings) == repr(full.settings)
+    assert quick.origins == full.origins | {"search.top_k": "default"}
+
+
+@pytest.mark.parametrize("given", [{"storage": None}, {"embedder": None}, {"segmenter": {"use": 3}}, {"data_dir": 3}])
+def test_a_wrong_component_is_refused_though_nothing_else_is_set(place: Place, given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        place.load(arguments=given)
+    assert str(caught.value.key).partition(".")[0] in given
+
+
 # Which source counts.
 
 SOURCES = ("arguments", "command_line", "environment", "project", "user", "default")

@@ -42,6 +42,7 @@ def test_the_score_of_a_row_is_that_of_its_best_vector(blocks: list[list[int]], 
     for steps in blocks:
         # Steps of 0 give a row another vector, steps over 1 leave rows without one.
         own = []
+        row += 1  # all vectors of a row are added together
         for step in steps:
             row += step
             own.append(row)
@@ -55,11 +56,20 @@ def test_the_score_of_a_row_is_that_of_its_best_vector(blocks: list[list[int]], 
     for owner, vector in zip(owners, every, strict=True):
         if owner < count:
             expected[owner] = max(expected[owner], vector @ query)
-    np.testing.assert_allclose(table.cosines(query, count).low, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(table.cosines(query, count).values, expected, rtol=1e-5, atol=1e-6)
     for owner in set(owners):
         own_vectors = [vector for one, vector in zip(owners, every, strict=True) if one == owner]
         assert table.best_passage(query, owner) == int(np.argmax(np.array(own_vectors) @ query))
     assert table.best_passage(query, 999) == 0
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 200), st.sampled_from([10, 1000, 2048, 5000]))
+def test_many_scores_are_cut_like_few(seed: int, k: int, size: int) -> None:
+    chance = np.random.default_rng(seed)
+    scores = chance.integers(0, 50, size).astype(np.float32)  # with many ties
+    where = chance.random(size) < chance.choice([0.001, 0.5, 1.0])
+    expected = sorted(np.flatnonzero(where), key=lambda row: (-scores[row], row))[:k]
+    assert top_rows(scores, where, k).tolist() == expected
 
 
 def test_a_large_table_gives_the_order_of_a_brute_force_scan() -> None:
@@ -72,7 +82,7 @@ def test_a_large_table_gives_the_order_of_a_brute_force_scan() -> None:
         table.append(part, np.arange(start, start + len(part)))
     for query in vectors[:20]:
         exact = vectors.astype(np.float64) @ query.astype(np.float64)
-        rows = top_rows(table.cosines(query, 5000).low, np.ones(5000, np.bool_), 10)
+        rows = top_rows(table.cosines(query, 5000).values, np.ones(5000, np.bool_), 10)
         assert rows.tolist() == np.argsort(-exact, kind="stable")[:10].tolist()
 
 
@@ -82,7 +92,7 @@ def test_a_table_can_be_read_while_it_grows() -> None:
 
     def read() -> None:
         while not stop.is_set():
-            scores = table.cosines(query, 20_000).low
+            scores = table.cosines(query, 20_000).values
             filled = int(np.isfinite(scores).sum())
             if not (np.isfinite(scores[:filled]).all() and (scores[:filled] == 1).all()):
                 wrong.append(filled)

@@ -8,7 +8,7 @@ import pytest
 
 from nanomem_core.columns import Rows
 from nanomem_core.index.exact import top_rows
-from nanomem_core.index.vectors import Cosines, FloatVectors, QuantisedVectors, VectorTable
+from nanomem_core.index.vectors import Cosines, FloatVectors, Fusion, QuantisedVectors, VectorTable
 
 from .test_quantised import KINDS, Floats, sample, unit
 
@@ -92,11 +92,11 @@ def test_a_row_counts_by_the_best_of_its_vectors_and_not_at_all_without_one(quan
         table = FloatVectors(4)
         table.append(vectors, owners)
     cosines = table.cosines(vectors[1], 5)
-    cosines.settle(np.arange(5))
-    assert cosines.low[0] == pytest.approx(1.0)
-    assert cosines.low[1] == cosines.high[1] == -np.inf
-    assert cosines.low[4] == -np.inf
-    assert cosines.low[2] == pytest.approx(float(vectors[2] @ vectors[1]))
+    exact = cosines.of(np.arange(5))
+    assert exact[0] == pytest.approx(1.0)
+    assert exact[1] == exact[4] == -np.inf
+    assert exact[2] == pytest.approx(float(vectors[2] @ vectors[1]))
+    assert cosines.within(np.ones(5, np.bool_)).tolist() == [True, False, True, True, False]
 
 
 def test_a_floor_is_decided_exactly() -> None:
@@ -104,10 +104,8 @@ def test_a_floor_is_decided_exactly() -> None:
     query = shelf.vectors[0]
     exact = scanned(shelf.vectors, query)
     floor = float(np.median(exact))
-    cosines = shelf.filled().cosines(query, 2000)
-    everything = np.ones(2000, np.bool_)
-    cosines.settle_floor(floor, everything)
-    assert np.array_equal(cosines.low >= floor, exact >= floor)
+    where = np.arange(2000) % 3 > 0
+    assert np.array_equal(shelf.filled().cosines(query, 2000).reaching(floor, where), where & (exact >= floor))
 
 
 def test_the_span_is_exact() -> None:
@@ -123,7 +121,8 @@ def test_a_score_that_grows_with_the_cosine_is_settled_like_the_cosine() -> None
     query = sample("isotropic", 1, 96, seed=1)[0]
     bonus = np.where(np.arange(3000) % 50 == 0, 0.3, 0.0)
     where = np.ones(3000, np.bool_)
-    rows, scores = shelf.filled().cosines(query, 3000).best(10, where, lambda cosines, at: 0.5 * cosines + bonus[at])
+    fusion = Fusion(0.5, bonus.astype(np.float32), lambda cosines, rows: 0.5 * cosines + bonus[rows])
+    rows, scores = shelf.filled().cosines(query, 3000).best(10, where, fusion)
     every = 0.5 * scanned(shelf.vectors, query) + bonus
     assert rows.tolist() == top_rows(every, where, 10).tolist()
     assert scores.tolist() == every[rows].tolist()
@@ -131,8 +130,30 @@ def test_a_score_that_grows_with_the_cosine_is_settled_like_the_cosine() -> None
 
 def test_cosines_that_are_known_need_no_settling() -> None:
     known = np.array([0.1, 0.2], np.float32)
-    rows, cosines = Cosines(known, known).best(1, np.ones(2, np.bool_))
+    rows, cosines = Cosines(known).best(1, np.ones(2, np.bool_))
     assert (rows.tolist(), cosines.tolist()) == ([1], known[1:].tolist())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_texts_of_several_passages_are_ranked_by_their_best_whatever_is_narrowed(kind: str) -> None:
+    counts = np.random.default_rng(2).integers(1, 4, 1500)
+    owners = np.repeat(np.arange(1500), counts)
+    shelf = Shelf(sample(kind, len(owners), 96), owners)
+    table = shelf.filled()
+    for query in sample(kind, 10, 96, seed=1):
+        every = np.full(1500, -np.inf, np.float32)
+        np.maximum.at(every, owners, scanned(shelf.vectors, query))
+        assert best(table, query, 1500, 10) == top_rows(every, np.ones(1500, np.bool_), 10).tolist()
+
+
+def test_a_damaged_vector_keeps_no_other_row_from_its_place() -> None:
+    shelf = Shelf(sample("isotropic", 3000, 96))
+    query = sample("isotropic", 1, 96, seed=1)[0]
+    table = shelf.filled()
+    gone = brute_force(shelf.vectors, query, 15)
+    kept = np.setdiff1d(np.arange(3000), gone)
+    shelf.vectors, shelf.owners = shelf.vectors[kept], kept
+    assert best(table, query, 3000, 10) == kept[brute_force(shelf.vectors, query, 10)].tolist()
 
 
 def test_codes_are_kept_in_a_file_and_taken_over(tmp_path: Path) -> None:

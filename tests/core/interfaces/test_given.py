@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from nanomem_core.changes import Put
 from nanomem_core.errors import ConflictError, EmbedderError, InputError
-from nanomem_core.interfaces import Component, Embedder, Segmenter
-from nanomem_core.interfaces.segmenter import partition
+from nanomem_core.interfaces import Component, Embedder, Groups, Segmenter, partition
 from nanomem_core.records import Record, Scope
 from nanomem_core.testing import DictStorage
 
@@ -26,7 +25,8 @@ class TestPartition:
             ([[2]], 4, [[0, 1, 2, 3]]),
             ([[3], [2]], 5, [[0, 1, 2], [3, 4]]),
             ([[0, 1], [1, 2]], 3, [[0, 1], [2]]),
-            ([[0, 7, -1, "1", 1.0, None, True], [1]], 2, [[0], [1]]),
+            ([[0, 7, -1, 1.5, None, True], [1]], 2, [[0], [1]]),
+            ([["2", 0.0], [" 1 "]], 3, [[0, 2], [1]]),
             ([], 2, [[0, 1]]),
             ("01", 2, [[0, 1]]),
             (None, 1, [[0]]),
@@ -37,13 +37,43 @@ class TestPartition:
     def test_a_proposal_is_mended(self, groups, count, expected):
         assert partition(groups, count) == expected
 
+    @pytest.mark.parametrize(
+        ("groups", "expected", "repairs"),
+        [
+            ([[1, 3], [2, 4]], [[0, 2], [1, 3]], {}),
+            ([[0, 2], [1, 3]], [[0, 2], [1, 3]], {"zero_based": 1}),
+            ([[0, 2], [1]], [[0], [1, 2, 3]], {"out_of_range": 1, "missing": 2}),
+            ([[0, 1, 2, 3, 4]], [[0, 1, 2, 3]], {"out_of_range": 1}),
+            ([["1", "2.0"], [3.0, "4"]], [[0, 1], [2, 3]], {"coerced": 3, "missing": 1, "not_an_index": 1}),
+            ([[1, 1, 2], [2, 3, 4]], [[0, 1], [2, 3]], {"duplicate": 2}),
+            ([[1, 2], None, [3, 4, True, 3.5, float("nan"), []]], [[0, 1], [2, 3]], {"not_an_index": 5}),
+            ([[-1, 1], [3, 10**400]], [[0, 1], [2, 3]], {"out_of_range": 2, "missing": 2}),
+            ([[2], [4]], [[0, 1, 2], [3]], {"missing": 2}),
+            (None, [[0, 1, 2, 3]], {"missing": 4}),
+        ],
+    )
+    def test_an_answer_that_counts_from_one_is_mended_and_the_repairs_are_counted(self, groups, expected, repairs):
+        result = partition(groups, 4, base=1)
+        assert result == expected
+        assert result.repairs == repairs
+
+    def test_topics_stay_with_their_groups_and_repairs_add_up(self):
+        given = Groups([[2, 3], [], [0, 1, 1]], ["work", "none", "tea"], {"zero_based": 1})
+        result = partition(given, 4)
+        assert result == [[0, 1], [2, 3]]
+        assert result.topics == ["tea", "work"]
+        assert result.repairs == {"zero_based": 1, "duplicate": 1}
+        assert given.repairs == {"zero_based": 1}
+        assert partition([[0], [1]], 2).topics == [None, None]
+
     anything = st.recursive(
         st.none() | st.integers(-3, 12) | st.floats() | st.text(max_size=2) | st.booleans(), st.lists
     )
 
-    @given(st.lists(st.lists(st.integers(-2, 12))) | anything, st.integers(0, 10))
-    def test_the_result_is_always_an_exact_partition(self, groups, count):
-        result = partition(groups, count)
+    @given(st.lists(st.lists(st.integers(-2, 12))) | anything, st.integers(0, 10), st.sampled_from([0, 1]))
+    def test_the_result_is_always_an_exact_partition(self, groups, count, base):
+        result = partition(groups, count, base)
+        assert len(result.topics) == len(result)
         assert sorted(index for group in result for index in group) == list(range(count))
         assert all(group == sorted(group) and group for group in result)
         assert [group[0] for group in result] == sorted(group[0] for group in result)
@@ -140,6 +170,24 @@ class TestStorage:
             storage.commit(ANN, [Put(Record(f"b{number}", "x"))])
             assert len(storage.columns(ANN)) == number + 2
         assert storage.scans == 1
+
+    def test_columns_that_were_read_before_a_commit_was_told_of_are_kept(self):
+        class Overtaken(DictStorage):
+            scans = 0
+
+            def scan(self, scope, kind=None):
+                self.scans += 1
+                return super().scan(scope, kind)
+
+            def _advance(self, commit):
+                self.columns(commit.scope)  # as another thread may, once the commit stands
+                super()._advance(commit)
+
+        storage = Overtaken()
+        storage.commit(ANN, [Put(Record("a", "x"))])
+        scans = storage.scans
+        assert storage.columns(ANN).head == 1
+        assert storage.scans == scans
 
     def test_columns_are_read_again_after_the_commit_of_another_handle(self):
         storage = DictStorage()

@@ -156,7 +156,7 @@ def test_every_method_that_can_remove_is_known_as_destructive() -> None:
         for name, method in inspect.getmembers(Memory, inspect.isfunction)
         if not name.startswith("_") and {"purge", "dry_run", "keep"} & set(inspect.signature(method).parameters)
     }
-    assert removing <= {*DESTRUCTIVE, "export", "split", "split_by_key"}
+    assert removing <= {*DESTRUCTIVE, "export", "split", "split_by_key", "tag"}
     assert {"delete", "erase", "purge", "unmerge"} <= set(dir(Memory))
 
 

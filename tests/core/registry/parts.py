@@ -29,6 +29,10 @@ class OtherLengthEmbedder(LengthEmbedder):
     """Another component of the same name."""
 
 
+class WideEmbedder(LengthEmbedder):
+    name = "wide"
+
+
 class FileTagger(Tagger):
     name = "file"
 

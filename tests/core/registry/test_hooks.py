@@ -14,7 +14,7 @@ import pytest
 import nanomem_core
 from nanomem_core.changes import Change, Commit, Delete, Put
 from nanomem_core.errors import HookError
-from nanomem_core.hookspecs import Plugin, hookimpl
+from nanomem_core.hookspecs import Plugin, StoreVerdict, hookimpl
 from nanomem_core.interfaces import Component, Embedder, Segmenter, Storage, Tagger
 from nanomem_core.interfaces import Generator as Model
 from nanomem_core.records import Record, Scope
@@ -30,9 +30,14 @@ DOCUMENTED = {
     "nanomem_register_tagger": (),
     "nanomem_register_generator": (),
     "nanomem_build": ("kind", "cls", "options"),
+    "nanomem_should_store": ("scope", "text", "context"),
     "nanomem_before_commit": ("scope", "changes"),
     "nanomem_committed": ("commit",),
     "nanomem_searched": ("scope", "query", "results"),
+    "nanomem_episode_created": ("scope", "episode"),
+    "nanomem_episode_distilled": ("scope", "id", "report"),
+    "nanomem_episode_deleted": ("scope", "id", "facts"),
+    "nanomem_fact_deleted": ("scope", "id"),
 }
 """The signatures that plugins are written against; changing one means raising API_LEVEL."""
 
@@ -165,6 +170,41 @@ def test_nanomem_build_as_a_wrapper_decorates_what_was_built() -> None:
     assert built.scale == 5.0
 
 
+class Judges(Plugin):
+    """Gives one verdict on everything, and keeps what it was asked."""
+
+    def __init__(self, verdict: Any) -> None:
+        self.verdict = verdict
+        self.asked: list[Any] = []
+
+    def nanomem_should_store(self, scope: Scope, text: str, context: Sequence[Any]) -> Any:
+        self.asked.append((scope, text, context))
+        if isinstance(self.verdict, Exception):
+            raise self.verdict
+        return self.verdict
+
+
+def test_nanomem_should_store_of_the_plugin_that_was_registered_last_counts() -> None:
+    first, last = Judges(StoreVerdict(True, "first")), Judges(StoreVerdict(False, "last"))
+    said = [{"role": "user", "content": "hi"}]
+    assert manager(first, last).should_store(SCOPE, "tea", said) == (StoreVerdict(False, "last"), "Judges-2")
+    assert (first.asked, last.asked) == ([], [(SCOPE, "tea", said)])
+
+
+def test_nanomem_should_store_that_returns_none_leaves_it_to_the_next() -> None:
+    first, last = Judges(StoreVerdict(True, "first")), Judges(None)
+    assert manager(first, last).should_store(SCOPE, "tea", []) == (StoreVerdict(True, "first"), "Judges")
+    assert manager(Judges(None)).should_store(SCOPE, "tea", []) is None
+    assert manager().should_store(SCOPE, "tea", []) is None
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("no network"), False, "no"])
+def test_nanomem_should_store_that_fails_has_no_say(failure: Any, caplog: pytest.LogCaptureFixture) -> None:
+    first, last = Judges(StoreVerdict(True, "first")), Judges(failure)
+    assert manager(first, last).should_store(SCOPE, "tea", []) == (StoreVerdict(True, "first"), "Judges")
+    assert "plugin 'Judges-2' failed in nanomem_should_store" in caplog.text
+
+
 def test_nanomem_before_commit_is_a_chain_in_the_order_of_registration() -> None:
     class Adds(Plugin):
         def __init__(self, id: str) -> None:
@@ -206,6 +246,59 @@ def test_nanomem_searched_is_told_of_the_search() -> None:
 
     manager(Listens()).searched(SCOPE, "tea?", [{"text": "likes tea"}])
     assert seen == [(SCOPE, "tea?", [{"text": "likes tea"}])]
+
+
+def test_nanomem_episode_created_is_told_of_the_record() -> None:
+    seen = []
+
+    class Listens(Plugin):
+        def nanomem_episode_created(self, scope: Scope, episode: Record) -> None:
+            seen.append((scope, episode))
+
+    episode = Record("e", "Rome", kind="episode")
+    manager(Listens()).episode_created(SCOPE, episode)
+    assert seen == [(SCOPE, episode)]
+
+
+def test_nanomem_episode_distilled_is_told_what_came_of_it() -> None:
+    seen = []
+
+    class Listens(Plugin):
+        def nanomem_episode_distilled(self, id: str, report: Mapping[str, Any]) -> None:
+            seen.append((id, report))
+
+    manager(Listens()).episode_distilled(SCOPE, "e", {"facts": ["f"]})
+    assert seen == [("e", {"facts": ["f"]})]
+
+
+def test_nanomem_episode_deleted_and_nanomem_fact_deleted_are_told_of_every_id() -> None:
+    seen = []
+
+    class Listens(Plugin):
+        def nanomem_episode_deleted(self, scope: Scope, id: str, facts: Sequence[str]) -> None:
+            seen.append((id, *facts))
+
+        def nanomem_fact_deleted(self, scope: Scope, id: str) -> None:
+            seen.append((id,))
+
+    manager(Listens()).episode_deleted(SCOPE, "e", ["f", "g"])
+    assert seen == [("e", "f", "g"), ("f",), ("g",)]
+
+
+def test_nanomem_fact_deleted_that_raises_disturbs_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    seen = []
+
+    class Fails(Plugin):
+        def nanomem_fact_deleted(self) -> None:
+            raise RuntimeError("no network")
+
+    class Listens(Plugin):
+        def nanomem_fact_deleted(self, id: str) -> None:
+            seen.append(id)
+
+    manager(Fails(), Listens()).fact_deleted(SCOPE, "f")
+    assert seen == ["f"]
+    assert "plugin 'Fails' failed in nanomem_fact_deleted" in caplog.text
 
 
 # What counts as an implementation.

@@ -265,6 +265,82 @@ def test_a_plugin_that_fails_to_offer_its_components_has_failed(site: Site) -> N
     assert manager.find("embedder", "length").plugin == "good"
 
 
+# Classes that are imported when they are chosen.
+
+DEFERS = """
+from nanomem_core.hookspecs import Deferred
+def nanomem_register_embedder():
+    return [Deferred("length", "{location}")]
+"""
+LENGTH = "tests.core.registry.parts:LengthEmbedder"
+
+
+def test_a_deferred_class_is_imported_when_its_name_is_asked_for(site: Site) -> None:
+    module = site.install("nanomem-heavy", "unused", GOOD)
+    site.install("nanomem-far", "far", DEFERS.format(location=f"{module}:LengthEmbedder"))
+    site.install("nanomem-good", "good", OFFERS.format(cls="FileTagger").replace("embedder", "tagger"))
+    manager = discover("far", "good")
+    assert manager.find("tagger", "file").cls is FileTagger
+    with pytest.raises(UnknownComponentError, match="offered: length"):
+        manager.find("embedder", "width")
+    assert module not in sys.modules
+    assert manager.find("embedder", "length").cls is LengthEmbedder
+    assert isinstance(manager.build("embedder", {"use": "length", "dim": 3}), LengthEmbedder)
+    assert module in sys.modules
+
+
+def test_a_deferred_class_that_can_not_be_imported_fails_its_plugin_and_the_error_is_chained(site: Site) -> None:
+    module = site.install("nanomem-heavy", "unused", "raise ImportError('no such library')")
+    site.install("nanomem-far", "far", DEFERS.format(location=f"{module}:LengthEmbedder"))
+    manager = discover("far")
+    assert only(manager, "far").state == "loaded"
+    for _ in range(2):
+        with pytest.raises(
+            PluginLoadError, match=r"embedder 'length' can't be used: plugin 'far' .*no such lib"
+        ) as caught:
+            manager.build("embedder", "length")
+        assert isinstance(caught.value.__cause__, ImportError)
+    assert only(manager, "far").state == "failed"
+    assert manager.classes("embedder") == []
+
+
+def test_a_deferred_class_that_fails_is_a_problem_before_anybody_asks_for_it(site: Site) -> None:
+    site.install("nanomem-far", "far", DEFERS.format(location="tests.core.registry.parts:Absent"))
+    [problem] = discover("far").problems()
+    assert "embedder 'length': AttributeError" in problem
+    strict = discover("far", strict=True)
+    with pytest.raises(PluginLoadError, match="Absent"):
+        strict.find("embedder", "length")
+
+
+@pytest.mark.parametrize(
+    ("location", "reason"),
+    [
+        ("tests.core.registry.parts:FileTagger", "expected subclasses of Embedder; found"),
+        (
+            "tests.core.registry.parts:WideEmbedder",
+            "expected the name 'length', as it was offered; found 'wide'",
+        ),
+        ("tests.core.registry.parts", "expected Deferred(name, 'module:Class'); found Deferred(name='length'"),
+        (":LengthEmbedder", "expected Deferred(name, 'module:Class'); found Deferred(name='length'"),
+    ],
+)
+def test_what_is_deferred_must_be_a_component_of_that_kind_and_name(site: Site, location: str, reason: str) -> None:
+    site.install("nanomem-far", "far", DEFERS.format(location=location))
+    manager = discover("far")
+    assert manager.classes("embedder") == []
+    assert reason in only(manager, "far").detail
+
+
+def test_two_plugins_that_defer_one_name_clash_unless_it_is_one_class(site: Site) -> None:
+    site.install("nanomem-a", "a", DEFERS.format(location=LENGTH))
+    site.install("nanomem-b", "b", DEFERS.format(location="tests.core.registry.parts:OtherLengthEmbedder"))
+    site.install("nanomem-c", "c", DEFERS.format(location=LENGTH))
+    assert discover("a", "c").find("embedder", "length").cls is LengthEmbedder
+    with pytest.raises(DuplicateComponentError, match=r"'a' of nanomem-a 1.0 and plugin 'b' of nanomem-b 1.0"):
+        discover("a", "b").find("embedder", "length")
+
+
 @pytest.mark.parametrize(
     ("offered", "reason"),
     [

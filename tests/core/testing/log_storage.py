@@ -46,6 +46,10 @@ class LogStorage(Storage):
             self.rewrite(self.read()[0])
             return before - self.path.stat().st_size
 
+    def epoch(self, scope):
+        self.read()
+        return self.cached and self.cached[0]
+
     def close(self):
         self.closed = True
 

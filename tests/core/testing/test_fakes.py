@@ -77,6 +77,18 @@ def test_a_scripted_generator_gives_its_answers_and_keeps_the_calls():
     assert generator.calls[1].schema == {"type": "object"}
 
 
+def test_a_scripted_generator_may_answer_by_what_it_is_asked():
+    def answer(call):
+        text = call.messages[-1]["content"]
+        return GeneratorError("no") if text == "fail" else text.upper()
+
+    generator = ScriptedGenerator(answer)
+    assert [generator.generate(text) for text in ("one", "two")] == ["ONE", "TWO"]
+    with pytest.raises(GeneratorError, match="no"):
+        generator.generate("fail")
+    assert len(generator.calls) == 3
+
+
 def test_a_dict_storage_shares_its_contents_but_not_its_end():
     scope = Scope("ann")
     first = DictStorage()

@@ -33,7 +33,7 @@ def read(data):
     number = u64(data, 40)
     alive, heads, space = {}, {}, None
     start = 256
-    while start < len(data):
+    while any(data[start:]):
         header, length = data[start : start + 96], u32(data, start + 88)
         footer = data[start + length - 96 : start + length]
         assert (header[:4], footer[:4]) == (b"\xabBLK", b"\xbaBLK")

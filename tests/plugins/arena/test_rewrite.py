@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from nanomem_core.changes import Delete, Put
-from nanomem_core.errors import EmbedderError, EmbedderMismatchError, InputError
+from nanomem_core.errors import CorruptionError, EmbedderError, EmbedderMismatchError, InputError
 from nanomem_core.interfaces import VectorSpace
 from nanomem_core.records import Record, Scope
-from nanomem_plugins.arena import engine
+from nanomem_plugins.arena import compaction, engine
+from nanomem_plugins.arena.format import BLOCK
 from nanomem_plugins.arena.storage import ArenaStorage
 
 from .material import ANN, BOB, SPACE, fact, fill, seen, vectors
@@ -318,6 +319,147 @@ def test_reembedding_with_the_same_embedder_restores_damaged_vectors(tmp_path):
         assert len(stored(store, ANN, "a")) == 3
         assert np.array_equal(stored(store, ANN, "b"), kept)
         assert store.check() == []
+
+
+def beside(monkeypatch, act, after="copy"):
+    """Let `act` happen once in every compaction, after one of its steps that need no lock."""
+    real = getattr(compaction._Copying, after)
+
+    def copying(self, *arguments):
+        real(self, *arguments)
+        act()
+
+    monkeypatch.setattr(compaction._Copying, after, copying)
+
+
+@pytest.mark.parametrize("step", ["copy", "prepare_index"])
+def test_what_others_write_during_a_compaction_is_kept(tmp_path, monkeypatch, step):
+    path = tmp_path / "memory.dat"
+    third = Scope("carl")
+    with fill(path) as store, ArenaStorage(path) as other, fill(tmp_path / "twin.dat") as twin:
+
+        def write(target):
+            target.commit(ANN, [fact("late", "came late", entity="city"), Delete("c"), fact("b", "likes water")])
+            target.commit(third, [fact("x", "a new scope"), Put(Record("m", "hi", kind="message"))])
+            target.commit(third, [Delete("m")])
+
+        beside(monkeypatch, lambda: write(other), step)
+        assert store.compact() >= 0
+        write(twin)
+        assert seen(store) == seen(other) == seen(twin)
+        assert b"likes tea" not in path.read_bytes()
+        assert store.check() == []
+        assert store.stats()["dead_rows"] == other.stats()["dead_rows"] > 0
+        # Numbers of blocks are never used twice, so these births are new ones.
+        for target in (other, twin):
+            target.commit(ANN, [fact(f"more{n}", f"text {n}") for n in range(3)])
+            target.commit(third, [fact("y", "more"), Delete("x")])
+        assert seen(store) == seen(other) == seen(twin)
+        monkeypatch.undo()
+        assert store.compact() > 0
+        assert store.stats()["dead_rows"] == 0
+        assert seen(store) == seen(other) == seen(twin)
+    with ArenaStorage(path) as store, ArenaStorage(tmp_path / "twin.dat") as twin:
+        assert seen(store) == seen(twin)
+
+
+def test_a_space_that_is_adopted_during_a_compaction_is_kept(tmp_path, monkeypatch):
+    path = tmp_path / "memory.dat"
+    with ArenaStorage(path) as store, ArenaStorage(path) as other:
+        store.commit(ANN, [Put(Record("a", "text")), Put(Record("b", "text"))])
+        store.commit(ANN, [Delete("a")])
+
+        def write():
+            other.adopt(SPACE)
+            other.commit(ANN, [fact("v", "with a vector")])
+
+        beside(monkeypatch, write)
+        assert store.compact() >= 0
+        assert store.space == SPACE
+        assert stored(store, ANN, "v").shape == (1, 4)
+
+
+@pytest.mark.parametrize("times", [1, 99])
+def test_erasing_does_not_wait_for_a_compaction_and_wins(tmp_path, monkeypatch, times):
+    path = tmp_path / "memory.dat"
+    with fill(path) as store, ArenaStorage(path) as other:
+        done = []
+
+        def erase():
+            if len(done) < times:
+                done.append(True)
+                other.erase(BOB)
+                assert b"works at night" not in everything_below(tmp_path)
+                other.commit(BOB, [fact("a", "works at night", entity="shift"), fact("b", "sleeps")])
+                other.commit(BOB, [Delete("b")])
+
+        beside(monkeypatch, erase)
+        assert store.compact() >= 0
+        # One that is overtaken each time does its work under the lock in the end.
+        assert len(done) == min(times, 3)
+        assert b"sleeps" not in everything_below(tmp_path)
+        assert store.stats()["dead_rows"] == 0
+        assert store.head(BOB) == 2
+        assert [path.name for path in tmp_path.iterdir() if ".tmp-" in path.name] == []
+
+
+def test_a_scope_erased_before_its_first_commit_stops_a_compaction_all_the_same(tmp_path, monkeypatch):
+    with fill(tmp_path / "memory.dat") as store, ArenaStorage(tmp_path / "memory.dat") as other:
+        calls = []
+        beside(monkeypatch, lambda: (calls.append(True), other.erase(Scope("nobody")) if len(calls) == 1 else None))
+        before = seen(store)
+        assert store.compact() > 0
+        assert len(calls) == 2
+        assert seen(store) == before
+
+
+@pytest.mark.filterwarnings("ignore:.*damaged:RuntimeWarning")
+def test_damage_that_comes_up_during_a_compaction_changes_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "memory.dat"
+    with fill(path) as store, ArenaStorage(path) as other:
+
+        def damage():
+            other.commit(ANN, [fact("z", "zebra " * 20)])
+            data = path.read_bytes()
+            with path.open("r+b") as stream:
+                stream.seek(data.index(b"zebra"))
+                stream.write(b"Z")
+
+        beside(monkeypatch, damage)
+        with pytest.raises(CorruptionError, match="the text of a record is damaged"):
+            store.compact()
+        assert store.get(ANN, "a").text == "lives in Rome"
+        assert store.get(ANN, "b").version == 2
+        assert sorted(os.listdir(tmp_path)) == ["memory.dat", "memory.dat.compact.lock", "memory.dat.lock"]
+
+
+def test_after_a_compaction_nobody_reads_the_whole_file(tmp_path):
+    path = tmp_path / "memory.dat"
+    many(path)
+    with ArenaStorage(path) as store, ArenaStorage(path) as other:
+        store.commit(ANN, [fact(f"s{n}", f"more {n}", n + 1) for n in range(200)])
+        store.commit(ANN, [Delete("r0")])
+        expected = seen(other)
+        store.compact()
+        assert other.stats()["indexed_rows"] == other.stats()["records"] == 399
+        assert seen(other) == seen(store) == expected
+
+
+def test_records_written_one_by_one_are_joined_although_nothing_is_dead(tmp_path, monkeypatch):
+    monkeypatch.setattr(compaction, "_MANY_BLOCKS", 20)
+    with ArenaStorage(tmp_path / "memory.dat", durability="os") as store:
+        for number in range(18):
+            store.commit(ANN, [Put(Record(f"r{number}", "short"))])
+        assert store.compact() == 0
+        for number in range(18, 40):
+            store.commit(ANN, [Put(Record(f"r{number}", "short"))])
+        before = list(store.scan(ANN))
+        assert store.compact() > 20 * 2 * BLOCK
+        assert list(store.scan(ANN)) == before
+        assert store.compact() == 0
+        for number in range(40):
+            store.commit(ANN, [Put(Record(f"long{number}", "long " * 400))])
+        assert store.compact() == 0
 
 
 def test_big_rewrites_are_written_in_several_blocks(tmp_path, monkeypatch):

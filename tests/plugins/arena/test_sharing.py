@@ -13,6 +13,7 @@ import pytest
 from nanomem_core.changes import Delete, Put
 from nanomem_core.errors import ClosedError, InputError, LockTimeoutError, NotFoundError, ReadOnlyError, StorageError
 from nanomem_core.records import Record
+from nanomem_plugins.arena.format import HEAD
 from nanomem_plugins.arena.storage import ArenaStorage
 
 from .material import ANN, BOB, SPACE, fact, fill, seen
@@ -26,7 +27,7 @@ def test_commits_that_wait_together_share_an_fsync(tmp_path, monkeypatch):
     waiting = 6
     entered, go_on = threading.Event(), threading.Event()
     synced = []
-    real = os.fsync
+    real = os.fdatasync
 
     def slow(descriptor):
         synced.append(descriptor)
@@ -37,7 +38,7 @@ def test_commits_that_wait_together_share_an_fsync(tmp_path, monkeypatch):
 
     with ArenaStorage(tmp_path / "memory.dat") as store:
         store.commit(ANN, [put("first")])
-        monkeypatch.setattr("os.fsync", slow)
+        monkeypatch.setattr("os.fdatasync", slow)
         leader = threading.Thread(target=lambda: store.commit(ANN, [put("leader")]))
         leader.start()
         assert entered.wait(30)
@@ -58,8 +59,8 @@ def test_commits_that_wait_together_share_an_fsync(tmp_path, monkeypatch):
 def test_claims_of_a_writer_without_fsync_are_not_believed(tmp_path, monkeypatch):
     path = tmp_path / "memory.dat"
     synced = []
-    real = os.fsync
-    monkeypatch.setattr("os.fsync", lambda descriptor: (synced.append(descriptor), real(descriptor)))
+    real = os.fdatasync
+    monkeypatch.setattr("os.fdatasync", lambda descriptor: (synced.append(descriptor), real(descriptor)))
     with ArenaStorage(path) as careful, ArenaStorage(path, durability="os") as careless:
         careful.commit(ANN, [put("a")])
         wait = careful._arena.sync
@@ -79,7 +80,7 @@ def test_claims_of_a_writer_without_fsync_are_not_believed(tmp_path, monkeypatch
 def test_durability_os_never_waits_for_the_disk(tmp_path, monkeypatch):
     with ArenaStorage(tmp_path / "memory.dat", durability="os") as store:
         store.commit(ANN, [put("first")])
-        monkeypatch.setattr("os.fsync", lambda descriptor: pytest.fail("fsync was called"))
+        monkeypatch.setattr("os.fdatasync", lambda descriptor: pytest.fail("fsync was called"))
         store.commit(ANN, [put("a")])
         assert store.get(ANN, "a") is not None
 
@@ -93,7 +94,7 @@ def test_after_a_failed_fsync_the_handle_refuses_to_write(tmp_path, monkeypatch)
     with ArenaStorage(path) as store:
         store.commit(ANN, [put("a")])
         with monkeypatch.context() as patch:
-            patch.setattr("os.fsync", broken)
+            patch.setattr("os.fdatasync", broken)
             with pytest.raises(StorageError, match="did not confirm"):
                 store.commit(ANN, [put("b")])
         with pytest.raises(StorageError, match="reopen"):
@@ -116,16 +117,85 @@ def test_a_full_disk_leaves_the_store_as_it_was_and_working(tmp_path, monkeypatc
         raise OSError(errno.ENOSPC, "no space")
 
     with fill(path) as store:
-        before, data = seen(store), path.read_bytes()
+        before, data = seen(store), path.read_bytes().rstrip(b"\0")
         left = []
         with monkeypatch.context() as patch:
             patch.setattr("os.pwrite", full)
             with pytest.raises(StorageError, match="Nothing was changed"):
                 store.commit(ANN, [fact("x", "too much")])
-        assert path.read_bytes() == data
+        assert path.read_bytes().rstrip(b"\0") == data
         assert seen(store) == before
         store.commit(ANN, [fact("x", "fits now")])
         assert store.check() == []
+
+
+def test_most_commits_leave_the_size_of_the_file_as_it_is(tmp_path):
+    path = tmp_path / "memory.dat"
+    with ArenaStorage(path) as store, ArenaStorage(path) as reader:
+        sizes = []
+        for number in range(60):
+            store.commit(ANN, [put(f"a{number}")])
+            assert reader.head(ANN) == number + 1
+            sizes.append(path.stat().st_size)
+        assert len(set(sizes)) <= 3
+        assert store.stats()["torn_tail_bytes"] == 0
+        assert store.check() == []
+        expected = seen(store)
+    size = path.stat().st_size
+    assert sizes[-1] - 16384 < size < sizes[-1]
+    with ArenaStorage(path) as store:
+        assert seen(store) == expected
+        assert store.check() == []
+
+
+def test_a_disk_too_full_for_room_takes_a_commit_that_fits(tmp_path, monkeypatch):
+    path = tmp_path / "memory.dat"
+    real = os.pwrite
+
+    def full(descriptor, data, offset):
+        if not any(data):
+            raise OSError(errno.ENOSPC, "no space")
+        return real(descriptor, data, offset)
+
+    with ArenaStorage(path) as store:
+        monkeypatch.setattr("os.pwrite", full)
+        for number in range(3):
+            store.commit(ANN, [put(f"a{number}")])
+        monkeypatch.undo()
+        store.commit(ANN, [put("a3")])
+        assert store.check() == []
+    with ArenaStorage(path) as store:
+        assert [record.id for record in store.scan(ANN)] == ["a0", "a1", "a2", "a3"]
+
+
+def test_a_writer_that_dies_before_the_header_leaves_a_whole_commit_or_none(tmp_path, monkeypatch):
+    path = tmp_path / "memory.dat"
+    real = os.pwrite
+
+    class Killed(BaseException):
+        pass
+
+    def dying(descriptor, data, offset):
+        if bytes(data[:4]) == HEAD:
+            raise Killed
+        return real(descriptor, data, offset)
+
+    with fill(path) as live:
+        heads = live.head(ANN)
+        dead = ArenaStorage(path)
+        dead.commit(ANN, [put("before")])
+        with monkeypatch.context() as patch:
+            patch.setattr("os.pwrite", dying)
+            with pytest.raises(Killed):
+                dead.commit(ANN, [put("unheard of")])
+        # The footer is there, so nothing of the commit is missing; nobody was told that it is stored, so it may be.
+        live.commit(ANN, [put("after")])
+        assert live.head(ANN) == heads + 3
+        assert live.get(ANN, "unheard of") == put("unheard of").record.numbered(1, 1)
+        with ArenaStorage(path) as other:
+            assert seen(other) == seen(live)
+            assert [damage.lost for damage in other.check()] == [False]
+        dead.close()
 
 
 def test_a_writer_that_waits_too_long_says_so(tmp_path):

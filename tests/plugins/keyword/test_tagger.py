@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nanomem_core import PluginManager
 from nanomem_core.errors import ConfigError
 from nanomem_core.records import normalize_entity
-from nanomem_plugins.keyword import nanomem_register_tagger
 from nanomem_plugins.keyword.grammar import languages, load
 from nanomem_plugins.keyword.sentences import sentences
 from nanomem_plugins.keyword.tagger import KeywordTagger
@@ -99,9 +99,7 @@ def test_every_language_that_is_shipped_compiles() -> None:
 
 
 def test_the_plugin_offers_the_tagger() -> None:
-    (cls,) = nanomem_register_tagger()
-    assert cls is KeywordTagger
-    assert cls.name == "keyword"
+    assert PluginManager.discover().find("tagger", "keyword").cls is KeywordTagger
 
 
 def test_importing_the_plugin_reads_no_vocabulary() -> None:

@@ -8,14 +8,12 @@ import sys
 
 import numpy as np
 import numpy.typing as npt
-import pluggy
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import nanomem_plugins.lexical
+from nanomem_core import PluginManager
 from nanomem_core.errors import ConfigError
-from nanomem_core.hookspecs import PROJECT, Plugin
 from nanomem_core.testing.embedder import EmbedderContract, MakeEmbedder
 from nanomem_plugins.lexical.embedder import LexicalEmbedder
 
@@ -33,11 +31,7 @@ def cosine(one: str, other: str, embedder: LexicalEmbedder = EMBEDDER) -> float:
 
 
 def test_the_plugin_offers_the_embedder() -> None:
-    manager = pluggy.PluginManager(PROJECT)
-    manager.add_hookspecs(Plugin)
-    manager.register(nanomem_plugins.lexical)
-    manager.check_pending()
-    assert manager.hook.nanomem_register_embedder() == [(LexicalEmbedder,)]
+    assert PluginManager.discover().find("embedder", "lexical").cls is LexicalEmbedder
 
 
 def test_importing_the_plugin_loads_neither_numpy_nor_the_embedder() -> None:

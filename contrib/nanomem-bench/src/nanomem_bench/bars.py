@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from .arms import OURS
+from .arms import OUR_FILES, OURS
 from .bench import Figure
-from .data import Spec
+from .data import KINDS, QUERIES, Spec
+from .suites.facts_as_files import SIZES as FACTS
+from .suites.recall import SIZES
 
 __all__ = ["BARS", "Bar", "Key", "Verdict", "judge"]
 
@@ -108,6 +110,17 @@ def _search_bars() -> list[Bar]:
     ]
 
 
+def _recall_bars() -> list[Bar]:
+    bars = []
+    for measure in ("recall@10 of what is stored", "answers in the order of brute force"):
+        for n, dim in SIZES:
+            for kind in KINDS:
+                case = str(Spec(n, dim, kind))
+                goal = f"recall: {measure}, {case}, {QUERIES} of {QUERIES}"
+                bars.append(Bar(goal, Key("recall", measure, case), None, 1.0, at_least=True))
+    return bars
+
+
 def _open_bars() -> list[Bar]:
     small, large = Key("open", "open", _case(1_000, 384)), Key("open", "open", _case(100_000, 384))
     first = "open and first search"
@@ -134,9 +147,11 @@ def _memory_bars() -> list[Bar]:
 
 def _write_bars() -> list[Bar]:
     bulk, large = "20,000 records, 1,000 a call", _case(100_000, 384)
+    least, most = (Key("growth", "add", f"{n:,} records") for n in (1_000, 1_000_000))
     delete = Bar(f"delete: {large} ≤ 2 × add", Key("delete", "delete", large), Key("delete", "add", large), 2.0)
     return [
         *(_peer("growth", "add", f"{n:,} records", "sqlite", 1.2) for n in (1_000, 10_000, 100_000, 1_000_000)),
+        Bar(f"growth: add, {most.case} ≤ 1.5 × {least.case}", most, least, 1.5),
         _peer("write", "add_many", bulk, "sqlite-vec", 3.0, at_least=True),
         _peer("write", "add_many", bulk, _OLD, 10.0, at_least=True),
         delete,
@@ -165,4 +180,37 @@ def _process_bars() -> list[Bar]:
     ]
 
 
-BARS: tuple[Bar, ...] = (*_search_bars(), *_open_bars(), *_memory_bars(), *_write_bars(), *_process_bars())
+def _file_bars() -> list[Bar]:
+    def key(measure: str, case: str) -> Key:
+        return Key("facts-as-files", measure, case, OUR_FILES)
+
+    def at_most(measure: str, case: str, limit: float, unit: str) -> Bar:
+        return Bar(f"facts-as-files: {measure}, {case} ≤ {limit:g}{unit}", key(measure, case), None, limit)
+
+    many, crowd = f"{FACTS[-1]:,} facts", "8 processes"
+    synced = [(f"{measure}: files forced to disk", f"{n:,} facts") for measure in ("create", "update") for n in FACTS]
+    return [
+        *(at_most(measure, case, 3.0, " a call") for measure, case in synced),
+        at_most("list after a create", many, 50.0, " ms"),
+        at_most("open and get", many, 500.0, " ms"),
+        at_most("page of 20", many, 10.0, " ms"),
+        at_most("page of 20, looking for edits", many, 50.0, " ms"),
+        at_most("creates that failed", crowd, 0.0, ""),
+        Bar(
+            f"facts-as-files: 99th percentile of a create, {crowd} ≤ 10 × the median of one alone",
+            key("99th percentile of a create", crowd),
+            key("a create beside others", "1 process"),
+            10.0,
+        ),
+    ]
+
+
+BARS: tuple[Bar, ...] = (
+    *_search_bars(),
+    *_recall_bars(),
+    *_open_bars(),
+    *_memory_bars(),
+    *_write_bars(),
+    *_process_bars(),
+    *_file_bars(),
+)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Self
 
 from nanomem_core.cli.show import count
 from nanomem_core.interfaces import Embedder
@@ -21,7 +23,7 @@ from .data import KINDS, TEXT, Spec, make, make_from_text
 from .measure import p95
 from .process import ArmError, ArmProcess, Setup
 
-__all__ = ["FULL", "QUICK", "Bench", "Described", "Effort", "Failure", "Figure", "Running", "Samples"]
+__all__ = ["FULL", "QUICK", "Bench", "Described", "Effort", "Failure", "Figure", "Findings", "Running", "Samples"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,8 @@ class Effort:
         threads: numbers of threads that searches are compared with; the last one is used for everything else.
         top: records of the largest store; `growth_top`: the same in the suite `growth`.
         rounds: turns that each arm gets; `seconds` and `calls` end a turn.
-        opens: how often a store is opened.
+        opens: how often a store is opened, and a process started.
+        fills: how often a new store is filled.
         middle: records where their number matters little.
         span: seconds that processes work at the same time.
         scale: what every number of records is multiplied by.
@@ -45,6 +48,7 @@ class Effort:
     seconds: float
     calls: int
     opens: int
+    fills: int
     middle: int
     span: float
     scale: float = 1.0
@@ -54,8 +58,8 @@ class Effort:
         return max(50, round(min(n, self.top if top is None else top) * self.scale))
 
 
-FULL = Effort((1, 2), 100_000, 1_000_000, rounds=5, seconds=0.5, calls=200, opens=20, middle=20_000, span=5.0)
-QUICK = Effort((1,), 10_000, 10_000, rounds=3, seconds=0.1, calls=50, opens=5, middle=3_000, span=0.5)
+FULL = Effort((1, 2), 100_000, 1_000_000, rounds=4, seconds=0.4, calls=200, opens=12, fills=3, middle=20_000, span=4.0)
+QUICK = Effort((2,), 10_000, 10_000, rounds=2, seconds=0.1, calls=50, opens=4, fills=2, middle=2_000, span=0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,43 @@ class Described:
     operations: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a run found.
+
+    Attributes:
+        missing: arms that were asked for and are not installed.
+    """
+
+    effort: Effort
+    arms: Mapping[str, Described]
+    missing: Sequence[str]
+    failures: Sequence[Failure]
+    figures: Sequence[Figure]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, as JSON types."""
+        return {
+            "effort": asdict(self.effort),
+            "arms": {name: asdict(arm) for name, arm in self.arms.items()},
+            "missing": list(self.missing),
+            "failures": [asdict(failure) for failure in self.failures],
+            "figures": [asdict(figure) for figure in self.figures],
+        }
+
+    @classmethod
+    def from_dict(cls, tree: Mapping[str, Any]) -> Self:
+        """What `as_dict` made, also after a way through JSON.
+
+        Raises:
+            KeyError, TypeError: it is something else, or of another release.
+        """
+        effort = Effort(**tree["effort"] | {"threads": tuple(tree["effort"]["threads"])})
+        arms = {name: Described(**arm | {"operations": tuple(arm["operations"])}) for name, arm in tree["arms"].items()}
+        failures = [Failure(**failure) for failure in tree["failures"]]
+        return cls(effort, arms, tree["missing"], failures, [Figure(**figure) for figure in tree["figures"]])
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Running:
     """A process with a store."""
@@ -116,7 +157,7 @@ class Bench:
     """One run. Everything it makes is in `folder`.
 
     Args:
-        wanted: names of the arms; those that are not installed end up in `missing`.
+        wanted: names of the arms, those of facts included; those that are not installed end up in `missing`.
         text: a file whose lines are embedded by `embedder` for the data of kind ``text``.
         say: told how many suites are done, and what is being done.
     """
@@ -143,23 +184,27 @@ class Bench:
         self.suite = ""
         self.figures: list[Figure] = []
         self.failures: list[Failure] = []
-        self.arms: dict[str, Described] = {}
         self.missing: list[str] = []
         self._seed = seed
         self._stores: dict[tuple[str, Spec], Path | None] = {}
         self._copies = 0
-        for name in wanted:
-            self._describe(name)
+        wanted = tuple(wanted)
+        self.arms = self._described(name for name in wanted if name in arms.ARMS)
+        self.fact_arms = self._described(name for name in wanted if name in arms.FACT_ARMS)
 
-    def _describe(self, name: str) -> None:
-        version = arms.installed_version(name)
-        if version is None:
-            self.missing.append(name)
-            return
-        self.say(f"looking at {name}")
-        with self._noting(), ArmProcess(Setup(name, self.folder, self.folder)) as process:
-            found = process.call("describe")
-            self.arms[name] = Described(version, **(found | {"operations": tuple(found["operations"])}))
+    def _described(self, names: Iterable[str]) -> dict[str, Described]:
+        """Those of `names` that are installed."""
+        found = {}
+        for name in names:
+            version = arms.installed_version(name)
+            if version is None:
+                self.missing.append(name)
+                continue
+            self.say(f"looking at {name}")
+            with self._noting(), ArmProcess(Setup(name, self.folder, self.folder)) as process:
+                said = process.call("describe")
+                found[name] = Described(version, **(said | {"operations": tuple(said["operations"])}))
+        return found
 
     def note(self, error: ArmError) -> None:
         """Write down that an arm failed in the present suite."""
@@ -231,16 +276,28 @@ class Bench:
 
     def store(self, arm: str, spec: Spec) -> Path | None:
         """The folder with a store; built by a process of its own when it is first asked for. None: that failed."""
-        key = (arm, spec)
-        if key not in self._stores:
+        self._build([arm], [spec])
+        return self._stores[arm, spec]
+
+    def _build(self, names: Iterable[str], specs: Sequence[Spec]) -> None:
+        """Build those stores that are not there yet, side by side: building is not timed."""
+        missing = [(name, spec) for spec in specs for name in names if (name, spec) not in self._stores]
+        for spec in dict.fromkeys(spec for _, spec in missing):
+            self.material(spec)
+        processors = os.cpu_count() or 1
+
+        def build(key: tuple[str, Spec]) -> None:
+            arm, spec = key
             self._stores[key] = None
             folder = self.folder / "stores" / f"{arm}-{spec.n}-{spec.dim}-{spec.data}-{spec.chains}"
-            setup = self.setup(arm, spec, folder, max(self.effort.threads))
             self.say(f"building {arm}: {spec}")
+            setup = replace(self.setup(arm, spec, folder, processors), confined=False)
             with self._noting(), ArmProcess(setup) as process:
                 process.call("build")
                 self._stores[key] = folder
-        return self._stores[key]
+
+        with ThreadPoolExecutor(processors) as pool:
+            list(pool.map(build, missing))
 
     @contextmanager
     def copy(self, folder: Path) -> Iterator[Path]:
@@ -260,8 +317,11 @@ class Bench:
         """A process with an open store for each arm and spec. With `writes`, the stores are copies."""
         made: list[Running] = []
         threads = self.threads if threads is None else threads
+        names = list(names)
+        specs = [specs] if isinstance(specs, Spec) else specs
+        self._build(names, specs)
         with ExitStack() as stack:
-            for spec in [specs] if isinstance(specs, Spec) else specs:
+            for spec in specs:
                 for name in names:
                     folder = self.store(name, spec)
                     if folder is None:
@@ -361,12 +421,7 @@ class Bench:
                 found[threads] = process.call("bandwidth", threads=threads)
         return found
 
-    def as_dict(self) -> dict[str, Any]:
-        """What was found, as JSON types."""
-        return {
-            "effort": asdict(self.effort),
-            "arms": {name: asdict(arm) for name, arm in self.arms.items()},
-            "missing": self.missing,
-            "failures": [asdict(failure) for failure in self.failures],
-            "figures": [asdict(figure) for figure in self.figures],
-        }
+    @property
+    def findings(self) -> Findings:
+        """What was found so far."""
+        return Findings(self.effort, self.arms | self.fact_arms, self.missing, self.failures, self.figures)

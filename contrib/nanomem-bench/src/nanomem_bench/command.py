@@ -5,28 +5,46 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, ClassVar
 
 import click
 
 from nanomem_core.cli.common import Session, echo_json, json_option, pass_session, stderr_console
 
-from .arms import ARMS
+from .arms import ARMS, FACT_ARMS
 from .bench import FULL, QUICK, Bench
 from .data import KINDS, TEXT
 from .measure import machine
+from .page import page
 from .report import Report
-from .suites import SUITES
+from .segmentation.command import segmentation
+from .suites import SUITES, facts_as_files
 
 __all__ = ["bench"]
 
 
-@click.command("bench")
+class _Bench(click.Command):
+    """A command with sub-commands beside its arguments: suites measure stores, the sub-commands take files."""
+
+    others: ClassVar[Mapping[str, click.Command]] = {"page": page, "segmentation": segmentation}
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if args and args[0] in self.others:
+            return self.others[args[0]].make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+@click.command("bench", cls=_Bench)
 @click.argument("suites", nargs=-1, required=True, type=click.Choice([*SUITES, "all"]))
-@click.option("--quick", is_flag=True, help="At most 10,000 records, one thread, fewer rounds: some two minutes.")
-@click.option("--arm", "names", type=click.Choice(list(ARMS)), multiple=True, help="Only this arm; may be repeated.")
+@click.option("--quick", is_flag=True, help="At most 10,000 records, two threads, fewer rounds: some two minutes.")
+@click.option(
+    "--arm", "names", type=click.Choice([*ARMS, *FACT_ARMS]), multiple=True, help="Only this arm; may be repeated."
+)
 @click.option(
     "--threads", type=click.IntRange(min=1), multiple=True, help="Threads of a search; may be repeated.  [1 2]"
 )
@@ -76,6 +94,9 @@ def bench(
 
     SUITES are what to measure, or "all". The report says which goals are met; peers that are not installed are named
     in it (pip install "nanomem-bench[peers]" installs all).
+
+    "nanomem bench segmentation FILE..." measures segmenters instead, and "nanomem bench page REPORT PAGE..." puts the
+    tables of a report into a page; each has a --help of its own.
     """
     if TEXT in kinds and text is None:
         raise click.UsageError(f"--data {TEXT} needs --text FILE")
@@ -90,11 +111,18 @@ def bench(
         _progress(len(chosen)) as say,
     ):
         run = Bench(
-            Path(place).resolve(), effort, names or ARMS, seed=seed, embedder=embedder, kinds=kinds, text=text, say=say
+            Path(place).resolve(),
+            effort,
+            names or _arms_for(chosen),
+            seed=seed,
+            embedder=embedder,
+            kinds=kinds,
+            text=text,
+            say=say,
         )
         bandwidth = run.bandwidth()
         seconds = run.run({name: SUITES[name] for name in chosen})
-        report = Report(run, machine(), bandwidth, seconds)
+        report = Report(run.findings, machine(), bandwidth, seconds)
         written = report.as_markdown()
     if markdown is not None:
         markdown.write_text(written, encoding="utf-8")
@@ -102,6 +130,12 @@ def bench(
         echo_json(report.as_dict())
     else:
         click.echo(written)
+
+
+def _arms_for(suites: Sequence[str]) -> list[str]:
+    """The arms that these suites measure."""
+    about_facts = [name for name in suites if SUITES[name] is facts_as_files.run]
+    return [*(ARMS if len(suites) > len(about_facts) else ()), *(FACT_ARMS if about_facts else ())]
 
 
 @contextmanager

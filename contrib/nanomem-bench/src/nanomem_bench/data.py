@@ -22,7 +22,7 @@ __all__ = ["BUCKETS", "KINDS", "QUERIES", "TEXT", "K", "Material", "Spec", "bloc
 K = 10
 """Hits that every search asks for."""
 
-QUERIES = 200
+QUERIES = 500
 BUCKETS = 100
 """Record p has the metadata ``{"bucket": p % BUCKETS}``, so a filter on one bucket matches 1 %."""
 

@@ -7,14 +7,15 @@ import platform
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["THREAD_VARIABLES", "judge", "machine", "memory", "p95", "read_bandwidth", "slope"]
+__all__ = ["THREAD_VARIABLES", "count_syncs", "judge", "machine", "memory", "p95", "read_bandwidth", "slope"]
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -77,6 +78,27 @@ def memory() -> dict[str, int] | None:
     return {"anonymous": 1024 * kib["Anonymous"], "mapped": 1024 * (kib["Rss"] - kib["Anonymous"])}
 
 
+def count_syncs() -> Callable[[], int]:
+    """Count from now on how often Python code of this process forces a file to disk; returns how to ask for the number.
+
+    What libraries in C do by themselves, as SQLite does, is not seen.
+    """
+    number = 0
+
+    def counting(sync: Callable[[int], None]) -> Callable[[int], None]:
+        def counted(descriptor: int) -> None:
+            nonlocal number
+            number += 1
+            sync(descriptor)
+
+        return counted
+
+    for name in ("fsync", "fdatasync"):
+        if hasattr(os, name):
+            setattr(os, name, counting(getattr(os, name)))
+    return lambda: number
+
+
 def read_bandwidth(threads: int, size: int = 1 << 28, rounds: int = 5) -> float:
     """Bytes a second that `threads` threads read from memory together; the best of `rounds`.
 
@@ -98,12 +120,29 @@ def read_bandwidth(threads: int, size: int = 1 << 28, rounds: int = 5) -> float:
 def machine() -> dict[str, Any]:
     """What the figures were measured on."""
     return {
+        "date": time.strftime("%Y-%m-%d"),
         "system": platform.platform(),
         "processor": _processor(),
-        "cpus": os.cpu_count(),
+        "processors": os.cpu_count(),
+        "memory": _memory_size(),
         "python": sys.version.split()[0],
         "numpy": np.__version__,
+        "numkong": _version("numkong"),
     }
+
+
+def _memory_size() -> str:
+    try:
+        return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB"
+    except (AttributeError, ValueError):  # Windows
+        return "unknown"
+
+
+def _version(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def _processor() -> str:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
 from nanomem_core.cli.show import count
+from nanomem_core.errors import InputError
+from nanomem_core.hints import did_you_mean
 
-from .arms import OURS
+from .arms import OUR_FILES, OURS
 from .bars import BARS, Verdict, judge
-from .bench import Bench, Figure
+from .bench import Figure, Findings
 from .measure import slope
 
-__all__ = ["Growth", "Report", "growth"]
+__all__ = ["Growth", "Report", "growth", "markdown_table"]
 
 _FLOOR = (100_000, 768)
 """The store whose float32 vectors the bandwidth is told for: records, dimensions."""
@@ -43,7 +45,7 @@ class Report:
         bandwidth: bytes a second, by number of threads.
     """
 
-    bench: Bench
+    findings: Findings
     machine: Mapping[str, Any]
     bandwidth: Mapping[int, float]
     seconds: Mapping[str, float]
@@ -51,7 +53,7 @@ class Report:
     @property
     def verdicts(self) -> list[Verdict]:
         """Of the suites that were run."""
-        return judge([bar for bar in BARS if bar.ours.suite in self.seconds], self.bench.figures)
+        return judge([bar for bar in BARS if bar.ours.suite in self.seconds], self.findings.figures)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, as JSON types."""
@@ -59,10 +61,10 @@ class Report:
             "machine": dict(self.machine),
             "bandwidth": {str(threads): rate for threads, rate in self.bandwidth.items()},
             "seconds": dict(self.seconds),
-            **self.bench.as_dict(),
+            **self.findings.as_dict(),
             "growth": [
                 asdict(row) | {"milliseconds": {str(n): ms for n, ms in row.milliseconds.items()}}
-                for row in growth(self.bench.figures)
+                for row in growth(self.findings.figures)
             ],
             "goals": [
                 {"goal": v.bar.goal, "threads": v.threads, "found": v.found, "limit": v.bar.limit, "met": v.met}
@@ -70,19 +72,49 @@ class Report:
             ],
         }
 
+    @classmethod
+    def from_dict(cls, tree: Mapping[str, Any]) -> Self:
+        """What `as_dict` made; goals and growth are told anew.
+
+        Raises:
+            KeyError, TypeError: it is something else, or of another release.
+        """
+        bandwidth = {int(threads): rate for threads, rate in tree["bandwidth"].items()}
+        return cls(Findings.from_dict(tree), tree["machine"], bandwidth, tree["seconds"])
+
+    def table(self, name: str) -> str:
+        """A part of the report: ``setting``, ``arms``, ``goals``, ``growth``, a suite with a line for each of its
+        measures and cases, or one measure of it as ``suite/measure``.
+
+        Raises:
+            InputError: there is no such part in this report; names those that there are.
+        """
+        parts = {"setting": self._setting, "arms": self._arms, "goals": self._goals}
+        if name in parts:
+            return parts[name]()
+        suite, _, measure = name.partition("/")
+        figures = [f for f in self.findings.figures if f.suite == suite and measure in ("", f.measure)]
+        if not figures:
+            suites = list(self.seconds)
+            raise InputError(
+                f"the report has no part {name!r}{did_you_mean(suite, [*parts, *suites])} (its parts: "
+                f"{', '.join([*parts, *suites])}; and suite/measure)"
+            )
+        return _growth_table(growth(figures)) if name == "growth" else _by_case(figures)
+
     def as_markdown(self) -> str:
-        parts = ["# nanomem bench", self._setting(), *self._arms(), "## Goals", self._goals()]
+        parts = ["# nanomem bench", self._setting(), "## Arms", self._arms(), "## Goals", self._goals()]
         for suite, seconds in self.seconds.items():
             parts.append(f"## {suite}\n\nTook {seconds:.0f} s.")
-            figures = [figure for figure in self.bench.figures if figure.suite == suite]
+            figures = [figure for figure in self.findings.figures if figure.suite == suite]
             if suite == "growth":
                 parts.append(_growth_table(growth(figures)))
             else:
                 measures = dict.fromkeys(figure.measure for figure in figures)
                 parts += [f"### {name}\n\n" + _figures([f for f in figures if f.measure == name]) for name in measures]
-        if self.bench.failures:
-            rows = [[f.suite or "start", f.arm, f.message] for f in self.bench.failures]
-            parts += ["## Failures", _table(["suite", "arm", "error"], rows)]
+        if self.findings.failures:
+            rows = [[f.suite or "start", f.arm, f.message] for f in self.findings.failures]
+            parts += ["## Failures", markdown_table(["suite", "arm", "error"], rows)]
         return "\n\n".join(parts) + "\n"
 
     def _setting(self) -> str:
@@ -94,7 +126,7 @@ class Report:
             f"the {n:,} × {dim} float32 vectors take {1e3 * size / rate:.1f} ms to read"
             for threads, rate in self.bandwidth.items()
         ]
-        effort = self.bench.effort
+        effort = self.findings.effort
         lines.append(
             f"effort: {effort.rounds} rounds of at most {effort.calls} calls or {effort.seconds:g} s for each arm in "
             f"turn; at most {effort.top:,} records ({effort.growth_top:,} in growth)"
@@ -106,10 +138,12 @@ class Report:
         ]
         return "\n".join(f"* {line}" for line in lines)
 
-    def _arms(self) -> list[str]:
-        rows = [[name, arm.version, arm.settings] for name, arm in self.bench.arms.items()]
-        rows += [[name, "missing", "not installed: `pip install nanomem-bench[peers]`"] for name in self.bench.missing]
-        return ["## Arms", _table(["arm", "version", "configuration"], rows)]
+    def _arms(self) -> str:
+        rows = [[name, arm.version, arm.settings] for name, arm in self.findings.arms.items()]
+        rows += [
+            [name, "missing", "not installed: `pip install nanomem-bench[peers]`"] for name in self.findings.missing
+        ]
+        return markdown_table(["arm", "version", "configuration"], rows)
 
     def _goals(self) -> str:
         rows = []
@@ -119,7 +153,7 @@ class Report:
             rows.append(
                 [verdict.bar.goal + threads, found, {True: "met", False: "NOT met", None: "not measured"}[verdict.met]]
             )
-        return _table(["goal", "found", "verdict"], rows)
+        return markdown_table(["goal", "found", "verdict"], rows)
 
 
 def growth(figures: Sequence[Figure]) -> list[Growth]:
@@ -146,7 +180,7 @@ def _growth_table(rows: Sequence[Growth]) -> str:
         for row in rows
     ]
     note = "Median in ms, and b of the power law time = a · records^b that fits best.\n\n"
-    return note + _table(["arm", "operation", *(f"{n:,}" for n in sizes), "b"], cells)
+    return note + markdown_table(["arm", "operation", *(f"{n:,}" for n in sizes), "b"], cells)
 
 
 def _figures(figures: Sequence[Figure]) -> str:
@@ -155,11 +189,30 @@ def _figures(figures: Sequence[Figure]) -> str:
     found = {(figure.arm, figure.case, figure.threads): figure for figure in figures}
     unit = figures[0].unit
     headers = [case + ("" if threads is None else f", {count(threads, 'thread')}") for case, threads in columns]
+    ours = _ours(figures)
     rows = [
-        [arm, *(_cell(found.get((arm, *column)), found.get((OURS, *column))) for column in columns)]
+        [arm, *(_cell(found.get((arm, *column)), found.get((ours, *column))) for column in columns)]
         for arm in dict.fromkeys(figure.arm for figure in figures)
     ]
-    return _table([f"arm ({unit})" if unit else "arm", *headers], rows)
+    return markdown_table([f"arm ({unit})" if unit else "arm", *headers], rows)
+
+
+def _by_case(figures: Sequence[Figure]) -> str:
+    """Several measures: a line for each case, a column an arm, medians alone."""
+    arms = sorted(dict.fromkeys(figure.arm for figure in figures), key=lambda arm: arm != _ours(figures))
+    found = {(f.measure, f.case, f.threads, f.unit, f.arm): _number(f.value) for f in figures}
+    several = len({figure.measure for figure in figures}) > 1
+    rows = []
+    for measure, case, threads, unit in dict.fromkeys(key[:-1] for key in found):
+        parts = (measure if several else "", case, "" if threads is None else count(threads, "thread"))
+        cells = [found.get((measure, case, threads, unit, arm), "-") for arm in arms]
+        rows.append([", ".join(filter(None, parts)), unit, *cells])
+    return markdown_table(["", "unit", *arms], rows)
+
+
+def _ours(figures: Sequence[Figure]) -> str:
+    """The arm that the others are compared with."""
+    return OURS if any(figure.arm == OURS for figure in figures) else OUR_FILES
 
 
 def _cell(figure: Figure | None, ours: Figure | None) -> str:
@@ -178,6 +231,7 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
     lines = [headers, ["---"] * len(headers), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 import traceback
@@ -17,13 +18,11 @@ from typing import Any
 
 from . import arms
 from .data import K, Material, blocks
-from .measure import judge, memory, read_bandwidth
+from .measure import count_syncs, judge, memory, read_bandwidth
 
 __all__ = ["main"]
 
 _BATCH = 1_000
-_CHECKED = 100
-"""Questions whose answers are compared with brute force."""
 
 
 class _Host:
@@ -34,6 +33,7 @@ class _Host:
         self._threads = threads
         self._arm = arms.load(arm)(Path(folder), self._material, threads)
         self._next: dict[str, int] = defaultdict(lambda: first)
+        self._syncs = count_syncs()
 
     def describe(self) -> dict[str, Any]:
         cls = type(self._arm)
@@ -69,18 +69,59 @@ class _Host:
 
         The number given to the operation rises by one each time, also from one request to the next.
         """
+        return [row["seconds"] for row in self.measure(operation, seconds, limit)]
+
+    def measure(self, operation: str, seconds: float, limit: int, after: str | None = None) -> list[dict[str, float]]:
+        """As `repeat`, with more of each call: ``seconds``, ``cpu`` (seconds of this process) and ``syncs`` (files that
+        were forced to disk). `after` is an operation that is done before each call, and not measured.
+        """
         act = getattr(self._arm, operation)
-        number = self._next[operation]
-        samples: list[float] = []
+        before = None if after is None else getattr(self._arm, after)
+        samples: list[dict[str, float]] = []
         end = time.perf_counter() + seconds
         while not samples or (len(samples) < limit and time.perf_counter() < end):
-            position = self._position(operation, number)
-            begin = time.perf_counter()
+            if after is not None and before is not None:
+                before(self._take(after))
+            position = self._take(operation)
+            syncs, cpu, begin = self._syncs(), time.process_time(), time.perf_counter()
             act(position)
-            samples.append(time.perf_counter() - begin)
-            number += 1
-        self._next[operation] = number
+            took = time.perf_counter() - begin
+            samples.append({"seconds": took, "cpu": time.process_time() - cpu, "syncs": self._syncs() - syncs})
         return samples
+
+    def compete(self, operation: str, seconds: float) -> dict[str, Any]:
+        """Repeat an operation beside other processes; calls that fail are counted, with the error of the last."""
+        act = getattr(self._arm, operation)
+        result: dict[str, Any] = {"seconds": [], "failures": 0, "error": ""}
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            position = self._take(operation)
+            begin = time.perf_counter()
+            try:
+                act(position)
+            except Exception as error:
+                result |= {"failures": result["failures"] + 1, "error": f"{type(error).__name__}: {error}"}
+            else:
+                result["seconds"].append(time.perf_counter() - begin)
+        return result
+
+    def reopen(self, operation: str, fresh: bool = False) -> float:
+        """Seconds that opening the store and the first call take. With `fresh`, what is derived is deleted before."""
+        self._arm.close()
+        if fresh:
+            for name in self._arm.derived:
+                shutil.rmtree(self._arm.folder / name, ignore_errors=True)
+        position = self._take(operation)
+        begin = time.perf_counter()
+        self._arm.open()
+        getattr(self._arm, operation)(position)
+        return time.perf_counter() - begin
+
+    def _take(self, operation: str) -> int:
+        """The position of the next call of an operation."""
+        number = self._next[operation]
+        self._next[operation] = number + 1
+        return self._position(operation, number)
 
     def _position(self, operation: str, number: int) -> int:
         """Records are added beyond those of the store, removed from its end, and read in its first half."""
@@ -88,8 +129,11 @@ class _Host:
             return len(self._material) + number
         return len(self._material) - 1 - number if operation == "delete" else number % (len(self._material) // 2)
 
-    def add_many(self, count: int) -> float:
-        """Seconds that a store in a new folder takes for `count` records, with opening and closing it."""
+    def add_many(self, count: int) -> tuple[float, float]:
+        """Seconds that a store in a new folder takes for `count` records, with opening it.
+
+        Without closing it, when some prepare searches and others write at last; and with that.
+        """
         folder = self._arm.folder / f"new-{self._next['add_many']}"
         self._next["add_many"] += 1
         folder.mkdir(parents=True)
@@ -99,8 +143,9 @@ class _Host:
         arm.open()
         for block in blocks(0, count, _BATCH):
             arm.add_many(block)
+        added = time.perf_counter() - begin
         arm.close()
-        return time.perf_counter() - begin
+        return added, time.perf_counter() - begin
 
     def memory(self) -> dict[str, int] | None:
         return memory()
@@ -108,9 +153,10 @@ class _Host:
     def disk(self) -> tuple[int, int]:
         return self._arm.bytes_on_disk()
 
-    def check(self) -> dict[str, float]:
-        """How right the answers are: against the vectors as the store has them, and as they were given."""
-        queries = self._material.queries[:_CHECKED]
+    def check(self, questions: int) -> dict[str, float]:
+        """How right the answers to the first so many questions are: against the vectors as the store has them, and as
+        they were given."""
+        queries = self._material.queries[:questions]
         answers = self.answers("search", len(queries))
         recall, order = judge(self._arm.stored(), queries, answers, K)
         return {

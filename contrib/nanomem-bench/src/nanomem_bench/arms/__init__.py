@@ -7,9 +7,10 @@ from importlib.metadata import PackageNotFoundError, version
 
 from .base import OPERATIONS, Arm
 
-__all__ = ["ARMS", "OPERATIONS", "OURS", "Arm", "installed_version", "load"]
+__all__ = ["ARMS", "FACT_ARMS", "OPERATIONS", "OURS", "OUR_FILES", "Arm", "installed_version", "load"]
 
 OURS = "nanomem-core"
+OUR_FILES = "markdown"
 
 ARMS: dict[str, tuple[str, str]] = {
     OURS: ("core", "nanomem-core"),
@@ -24,11 +25,19 @@ ARMS: dict[str, tuple[str, str]] = {
 }
 """Arm → its module, and the distribution that has to be installed."""
 
+FACT_ARMS: dict[str, tuple[str, str]] = {
+    OUR_FILES: ("fact_markdown", OURS),
+    "jsonl": ("fact_jsonl", OURS),
+    "arena": ("fact_arena", OURS),
+    "sqlite-facts": ("fact_sqlite", "nanomem-bench"),
+}
+"""The same for the stores of facts, which have no vectors."""
+
 
 def installed_version(name: str) -> str | None:
     """The version of the product, or None where it is not installed. Imports nothing."""
     try:
-        return version(ARMS[name][1])
+        return version((ARMS | FACT_ARMS)[name][1])
     except PackageNotFoundError:
         return None
 
@@ -39,5 +48,5 @@ def load(name: str) -> type[Arm]:
     Raises:
         ImportError: the product is not installed, or can't be imported.
     """
-    product: type[Arm] = importlib.import_module(f".{ARMS[name][0]}", __name__).Product
+    product: type[Arm] = importlib.import_module(f".{(ARMS | FACT_ARMS)[name][0]}", __name__).Product
     return product

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..data import Material
 
-__all__ = ["OPERATIONS", "Arm"]
+__all__ = ["OPERATIONS", "PAGE", "Arm"]
 
 OPERATIONS = (
     "search",
@@ -25,8 +25,17 @@ OPERATIONS = (
     "history_asked",
     "changes",
     "volatility",
+    "compact",
+    "update",
+    "list_all",
+    "page",
+    "checked_page",
 )
 """Methods of an arm that are timed. Each takes a number: of a question, or the position of a record."""
+
+
+PAGE = 20
+"""Facts on a page."""
 
 
 class Arm(ABC):
@@ -128,4 +137,24 @@ class Arm(ABC):
 
     def volatility(self, number: int) -> None:
         """How often each chain changes."""
+        raise NotImplementedError
+
+    def compact(self, number: int) -> None:
+        """Give the space of removed records back to the disk."""
+        raise NotImplementedError
+
+    def update(self, number: int) -> None:
+        """Give a record another text, which is on disk when this returns; the old one is kept."""
+        raise NotImplementedError
+
+    def list_all(self, number: int) -> None:
+        """Read every record."""
+        raise NotImplementedError
+
+    def page(self, number: int) -> None:
+        """Read the `PAGE` records that follow the first `number`."""
+        raise NotImplementedError
+
+    def checked_page(self, number: int) -> None:
+        """`page`, after a look whether anything was changed by other means than the product."""
         raise NotImplementedError

@@ -31,7 +31,10 @@ class GivenEmbedder(Embedder):
         self.dim = material.dim
 
     def encode(self, texts: Sequence[str]) -> npt.ArrayLike:
-        return np.stack([self._material.by_question[text] for text in texts])
+        return np.stack([self.encode_query(text) for text in texts])
+
+    def encode_query(self, text: str) -> npt.NDArray[np.float32]:
+        return self._material.by_question[text]
 
 
 class Product(Arm):
@@ -104,3 +107,6 @@ class Product(Arm):
 
     def volatility(self, number: int) -> None:
         self._vault.volatility()
+
+    def compact(self, number: int) -> None:
+        self._vault.compact()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ..bench import Bench
-from . import concurrency, delete, growth, history, memory, open, recall, search, startup, write
+from . import concurrency, delete, facts_as_files, growth, history, memory, open, recall, search, startup, write
 
 __all__ = ["SUITES"]
 
@@ -20,5 +20,6 @@ SUITES: Mapping[str, Callable[[Bench], None]] = {
     "history": history.run,
     "startup": startup.run,
     "recall": recall.run,
+    "facts-as-files": facts_as_files.run,
     "growth": growth.run,
 }

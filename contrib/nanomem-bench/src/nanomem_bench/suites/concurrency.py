@@ -1,7 +1,9 @@
-"""Several processes on one store: do writers share the cost of the disk, and do readers wait for them?"""
+"""Several processes on one store: do writers share the cost of the disk, do readers wait for them, and how long does a
+writer wait for a compaction?"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -17,6 +19,9 @@ __all__ = ["run"]
 
 _MANY = 4
 _EVER = 1_000_000_000
+_REMOVED = 100
+_BEFORE = 0.2
+"""Share of the time of a writer that is over when a compaction begins beside it."""
 
 
 def run(bench: Bench) -> None:
@@ -29,6 +34,39 @@ def run(bench: Bench) -> None:
                     _together(bench, name, spec, copy)
             except ArmError as error:
                 bench.note(error)
+
+    large = bench.spec(100_000, 384)
+    for name in bench.able("add", "delete", "compact"):
+        folder = bench.store(name, large)
+        if folder is not None:
+            try:
+                with bench.copy(folder) as copy:
+                    _compacting(bench, name, large, copy)
+            except ArmError as error:
+                bench.note(error)
+
+
+def _compacting(bench: Bench, name: str, spec: Spec, folder: Path) -> None:
+    """The longest of a writer's commits, alone and while another process compacts the store."""
+    bench.say(f"{name}: a writer beside a compaction: {spec}")
+    span = bench.effort.span
+    with ExitStack() as stack:
+        setup = replace(bench.setup(name, spec, folder, 1), confined=False)
+        writer, compactor = (stack.enter_context(ArmProcess(setup)) for _ in range(2))
+        for process in (writer, compactor):
+            process.call("open")
+        compactor.call("repeat", operation="delete", seconds=span, limit=min(_REMOVED, spec.n // 4))
+        writer.call("repeat", operation="add", seconds=0, limit=1)
+        alone = writer.call("repeat", operation="add", seconds=span, limit=_EVER)
+        writer.ask("repeat", operation="add", seconds=span, limit=_EVER)
+        time.sleep(_BEFORE * span)
+        (seconds,) = compactor.call("repeat", operation="compact", seconds=0, limit=1)
+        beside = writer.answer()
+        for process in (writer, compactor):
+            process.call("close")
+    bench.add("compaction", name, spec, 1e3 * seconds, "ms", n=spec.n)
+    bench.add("longest commit", name, "alone", 1e3 * max(alone), "ms", n=spec.n)
+    bench.add("longest commit", name, "beside a compaction", 1e3 * max(beside), "ms", n=spec.n)
 
 
 def _together(bench: Bench, name: str, spec: Spec, folder: Path) -> None:

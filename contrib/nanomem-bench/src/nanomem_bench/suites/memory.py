@@ -37,9 +37,8 @@ def _measure(bench: Bench, name: str, small: Spec, large: Spec) -> None:
             bench.add("disk: derived files", name, large, derived / large.n, "B/record")
             bench.add("disk: all", name, large, (store + derived) / large.n, "B/record")
 
-    for spec in dict.fromkeys((small, large)):
-        with bench.running([name], spec) as running:
-            bench.each(running, use)
+    with bench.running([name], list(dict.fromkeys((small, large)))) as running:
+        bench.each(running, use)
     if len(found) == 2:  # the sizes differ, and the system tells
         for kind in ("anonymous", "mapped"):
             difference = (found[large][kind] - found[small][kind]) / (large.n - small.n)

@@ -6,13 +6,20 @@ import time
 
 from ..arms import OURS
 from ..bench import Bench, Running
-from ..data import KINDS, Material
+from ..data import KINDS, QUERIES, Material
 
-__all__ = ["check", "run"]
+__all__ = ["SIZES", "check", "run"]
+
+SIZES = ((10_000, 384), (10_000, 768), (100_000, 768))
+"""Where every answer of ours is compared."""
+
+_CHECKED = 100
+"""Questions that are enough for the others."""
 
 
 def run(bench: Bench) -> None:
-    specs = [bench.spec(bench.effort.middle, 384, kind) for kind in KINDS]
+    # On random data, the first kind, the suite "search" compares the arms.
+    specs = [bench.spec(bench.effort.middle, 384, kind) for kind in KINDS[1:]]
     if bench.text_spec is not None:
         specs.append(bench.text_spec)
     for spec in specs:
@@ -21,14 +28,19 @@ def run(bench: Bench) -> None:
             for (each, _), seconds in bench.turns(running, "search").items():
                 bench.add_times("search", each.arm, spec, seconds, threads=bench.threads)
             check(bench, running)
+    ours = [name for name in bench.arms if name == OURS]
+    for spec in dict.fromkeys(bench.spec(n, dim, kind) for n, dim in SIZES for kind in KINDS):
+        with bench.running(ours, spec) as running:
+            bench.say(f"every answer: {spec}")
+            check(bench, running, QUERIES)
     _embedding(bench)
 
 
-def check(bench: Bench, running: list[Running]) -> None:
+def check(bench: Bench, running: list[Running], questions: int = _CHECKED) -> None:
     """Compare the answers of each process with brute force."""
 
     def compare(each: Running) -> None:
-        found = each.process.call("check")
+        found = each.process.call("check", questions=questions)
         bench.add("recall@10 of what is stored", each.arm, each.spec, found["recall"], "")
         bench.add("answers in the order of brute force", each.arm, each.spec, found["order"], "")
         bench.add("recall@10 of what was given", each.arm, each.spec, found["recall_of_given"], "")

@@ -1,0 +1,1 @@
+"""``nanomem bench segmentation``: how well segmenters find where the topics of dialogues change."""

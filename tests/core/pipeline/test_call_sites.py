@@ -1,0 +1,106 @@
+"""Every place that asks a model for JSON reads the answer by the same parser."""
+
+import json
+
+import pytest
+
+from nanomem_core.chains import UNKNOWN
+from nanomem_core.errors import ReplyError
+from nanomem_core.pipeline.consolidate import Statement, consolidate
+from nanomem_core.pipeline.distil import distil
+from nanomem_core.pipeline.episodes import Narrative, narrate
+from nanomem_core.pipeline.gate import judge as judge_text
+from nanomem_core.pipeline.merging import choose_merge
+from nanomem_core.pipeline.messages import read_messages
+from nanomem_core.pipeline.multihop import written_questions
+from nanomem_core.pipeline.segmenting import ONE_GROUP, segment_with_fallback
+from nanomem_core.records import Scope
+from nanomem_core.registry.manager import PluginManager
+from nanomem_core.results import make_entry
+from nanomem_core.testing import ScriptedGenerator
+from nanomem_plugins.batch.segmenter import BatchSegmenter
+
+from .facts import NOW, KnownList, episode, fact
+
+WRAPPINGS = {
+    "plain": "{}",
+    "fence": "```json\n{}\n```",
+    "prose": "Here is what I found:\n{}\nLet me know if you need more!",
+    "thought": '<think>Perhaps {"facts": [1]}?</think>{}',
+    "two objects": '{} {"facts": ["b"], "episodes": [], "verdicts": [], "title": "b", "continues": null}',
+    "array": "[{}]",
+}
+UNREADABLE = "I could not find any facts."
+
+
+def segment(generator):
+    messages = [message.to_record(NOW) for message in read_messages([{"role": "user", "content": "a"}] * 3, NOW)]
+    found = segment_with_fallback([BatchSegmenter()], messages, generator)
+    return found.segmenter, list(found.groups)
+
+
+def tell(generator):
+    messages = read_messages([{"role": "user", "content": "I like tea."}], NOW)
+    told = narrate(messages, generator, "flushed")
+    return told.title if told.fallback is None else "the transcript"
+
+
+def merge(generator):
+    chosen = choose_merge(Narrative("Tea", "They had tea.", NOW), [episode("x")], generator)
+    return None if chosen is None else chosen.narrative.content
+
+
+def draw(generator):
+    changes, _ = distil(episode("x"), KnownList(), generator, NOW)
+    return [change.record.text for change in changes]
+
+
+def judge(generator):
+    known = KnownList(fact("f1", "Works at Alder", "employer"))
+    _, report = consolidate([Statement("Works at Birch", "employer", NOW)], known, generator, episode("x"), NOW)
+    return [pair["fact"] for pair in report["superseded"]]
+
+
+def gate(generator):
+    return judge_text(PluginManager(), Scope(), "I like tea", generator=generator).judge
+
+
+def hop(generator):
+    return written_questions("where?", [make_entry(fact("f1", "Works at Alder"), UNKNOWN)], generator)
+
+
+SITES = [
+    (
+        segment,
+        {"episodes": [{"indices": [1, 2], "topic": "`a`"}, {"indices": [3]}]},
+        ("batch", [[0, 1], [2]]),
+        (ONE_GROUP, [[0, 1, 2]]),
+    ),
+    (tell, {"title": "In ```code```", "content": "They </think> on."}, "In ```code```", "the transcript"),
+    (merge, {"continues": 1, "title": "t", "content": "c ``` c"}, "c ``` c", None),
+    (draw, {"facts": ["uses ```python\nprint(1)\n``` daily"]}, ["uses ```python print(1) ``` daily"], ReplyError),
+    (gate, {"store": False, "reason": "a ``` b"}, "model", None),
+    (hop, {"questions": ["Alder ```x```"]}, ["Alder ```x```"], ReplyError),
+    (judge, {"verdicts": [{"statement": 1, "verdict": "supersedes", "fact": 1, "reason": "{"}]}, ["f1"], ReplyError),
+]
+NAMED = [pytest.param(*site, id=site[0].__name__) for site in SITES]
+
+
+@pytest.mark.parametrize("wrapping", WRAPPINGS.values(), ids=WRAPPINGS)
+@pytest.mark.parametrize(("ask", "value", "result", "otherwise"), NAMED)
+def test_a_wrapped_answer_is_read_like_a_plain_one(ask, value, result, otherwise, wrapping):
+    generator = ScriptedGenerator([wrapping.replace("{}", json.dumps(value), 1)])
+    assert ask(generator) == result
+    assert len(generator.calls) == 1
+
+
+@pytest.mark.parametrize(("ask", "value", "result", "otherwise"), NAMED)
+def test_an_answer_that_can_not_be_read_is_asked_for_once_more_and_loses_nothing(ask, value, result, otherwise):
+    assert ask(ScriptedGenerator([UNREADABLE, json.dumps(value)])) == result
+    generator = ScriptedGenerator([UNREADABLE, UNREADABLE])
+    if otherwise is ReplyError:
+        with pytest.raises(ReplyError):
+            ask(generator)
+    else:
+        assert ask(generator) == otherwise
+    assert len(generator.calls) == 2

@@ -1,0 +1,159 @@
+"""What an operation costs follows what has changed, not how much there is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nanomem_core.errors import LockTimeoutError
+from nanomem_core.fileio.journal import Journal
+from nanomem_core.fileio.locks import Lock
+from nanomem_plugins.markdown import shown
+from nanomem_plugins.markdown.state import AgentState
+from nanomem_plugins.markdown.storage import MarkdownStorage
+
+from .material import ANN, edit, fact_path
+
+OWNER = {"user_id": "ann", "agent_name": "default"}
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "memory"
+
+
+@pytest.fixture
+def storage(root):
+    with MarkdownStorage(root) as storage:
+        yield storage
+
+
+def fill(storage, count):
+    facts = [{"id": f"f{n:03}", "content": f"Fact {n}", "topics": ["a"], "notes": {"x": [n]}} for n in range(count)]
+    storage.apply_changes({"upserts": facts}, **OWNER)
+
+
+def listed(storage):
+    return storage.list_facts(limit=10_000, **OWNER)
+
+
+def counted(monkeypatch, owner, name):
+    """The arguments of each call of a function from now on."""
+    calls, real = [], getattr(owner, name)
+
+    def counting(*arguments, **options):
+        calls.append(arguments)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(owner, name, counting)
+    return calls
+
+
+@pytest.mark.parametrize("count", [1, 300])
+def test_a_create_or_an_update_forces_at_most_three_files_to_disk(storage, monkeypatch, count):
+    fill(storage, count)
+    storage.upsert_fact({"id": "f000", "content": "Changed"}, None, 1, **OWNER)
+    syncs = counted(monkeypatch, os, "fsync")
+    for number in range(5):
+        before = len(syncs)
+        storage.upsert_fact({"id": f"new{number}", "content": "New"}, **OWNER)
+        assert 1 <= len(syncs) - before <= 3
+        before = len(syncs)
+        storage.upsert_fact({"id": f"new{number}", "content": "Newer"}, None, 1, **OWNER)
+        assert 1 <= len(syncs) - before <= 3
+
+
+def test_a_list_after_a_write_makes_one_fact_anew_and_reads_no_file(storage, monkeypatch):
+    fill(storage, 50)
+    listed(storage)
+    storage.upsert_fact({"id": "new", "content": "New"}, **OWNER)
+    made, read = counted(monkeypatch, shown, "fact_of"), counted(monkeypatch, Path, "read_bytes")
+    assert len(listed(storage)) == 51
+    assert [arguments[0].id for arguments in made] in (["new"], [])  # the write may have asked for it
+    assert [path for (path,) in read if path.suffix == ".md"] == []
+
+
+def test_what_is_listed_is_the_callers_own(storage):
+    fill(storage, 2)
+    before = listed(storage)
+    found = listed(storage)[0]
+    found["content"] = "mine"
+    found["topics"].append("b")
+    found["source"]["type"] = "import"
+    found["notes"]["x"].append(1)
+    assert listed(storage) == before
+    assert storage.get_fact("f000", **OWNER) == before[0]
+
+
+@pytest.mark.parametrize("change", ["the same store", "another store", "a hand", "reopened"])
+def test_a_list_shows_the_present_whoever_changed_it(storage, root, change):
+    fill(storage, 3)
+    listed(storage)
+    path = fact_path(root, "f001")
+    if change == "a hand":
+        edit(path, b"\nFact 1\n", b"\nSeen to\n")
+        edit(path, b"updatedAt: ", b"updatedAt: '2031-01-01T00:00:00Z' #")
+        storage.reload(**OWNER)
+    elif change == "another store":
+        with MarkdownStorage(root) as other:
+            other.upsert_fact({"id": "f001", "content": "Seen to"}, None, 1, **OWNER)
+    else:
+        storage.upsert_fact({"id": "f001", "content": "Seen to"}, None, 1, **OWNER)
+    if change == "reopened":
+        storage.close()
+        storage = MarkdownStorage(root)
+    found = {fact["id"]: fact for fact in listed(storage)}
+    assert (found["f001"]["content"], found["f001"]["revision"]) == ("Seen to", 2)
+    assert found["f001"]["updatedAt"] in path.read_text()
+    with MarkdownStorage(root) as fresh:
+        assert {fact["id"]: fact for fact in listed(fresh)} == found
+    storage.close()
+
+
+def test_an_edit_by_hand_that_another_process_took_up_keeps_the_time_that_the_file_names(storage, root):
+    fill(storage, 1)
+    with MarkdownStorage(root) as other:
+        assert len(listed(other)) == 1
+        edit(fact_path(root, "f000"), b"updatedAt: ", b"updatedAt: '2031-01-01T00:00:00Z' #")
+        storage.reload(**OWNER)
+        assert listed(other)[0]["updatedAt"] == "2031-01-01T00:00:00Z"
+
+
+def test_others_may_commit_while_a_long_journal_is_forced_to_disk(storage, root, monkeypatch):
+    monkeypatch.setattr("nanomem_plugins.markdown.user._MANY", 8)
+    real = Journal.sync_ahead
+
+    def meanwhile(journal):
+        ahead = real(journal)
+        with MarkdownStorage(root, lock_timeout=0.0) as other:
+            other.upsert_fact({"id": "between", "content": "Between"}, **OWNER)
+        return ahead
+
+    monkeypatch.setattr(Journal, "sync_ahead", meanwhile)
+    for number in range(8):
+        storage.upsert_fact({"id": f"f{number}", "content": f"Fact {number}"}, **OWNER)
+    assert Journal(root / "users/ann/.nanomem", root / "users/ann").follow() is None
+    assert (root / "users/ann/.nanomem/journal").stat().st_size < 100, "settled"
+    assert {fact["id"] for fact in listed(storage)} == {"between", *(f"f{number}" for number in range(8))}
+
+
+def test_a_writer_looks_for_edits_before_it_has_the_lock(storage, root, monkeypatch):
+    fill(storage, 3)
+    real, free = AgentState.sweep, []
+
+    def sweep(state, *arguments):
+        try:
+            with Lock(root / "users/ann/.memory.lock", timeout=0.0):
+                free.append(True)
+        except LockTimeoutError:
+            free.append(False)
+        return real(state, *arguments)
+
+    with MarkdownStorage(root) as other:
+        monkeypatch.setattr(AgentState, "sweep", sweep)
+        other.upsert_fact({"id": "f001", "content": "Changed"}, None, 1, **OWNER)
+    assert free
+    assert all(free)
+    assert storage.get(ANN, "f001").text == "Changed"
