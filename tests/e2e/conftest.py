@@ -32,7 +32,9 @@ class Environment:
         suffix = ".exe" if os.name == "nt" else ""
         self.python, self.nanomem = scripts / f"python{suffix}", scripts / f"nanomem{suffix}"
         self.site = Path(self.run_python("import sysconfig; print(sysconfig.get_path('purelib'))").strip())
-        (self.site / "libraries.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
+        # As a folder of packages, so that what is installed there in editable form is found too.
+        line = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})"
+        (self.site / "libraries.pth").write_text(line, encoding="utf-8")
 
     def pip_install(self, *paths: Path) -> None:
         isolation = [] if find_spec("hatchling") is None else ["--no-build-isolation"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import threading
 import warnings
 from collections.abc import Iterator
@@ -233,8 +232,13 @@ class JsonlStorage(Storage):
         return regained
 
     def _remove_derived(self) -> None:
+        # The folder and its locks stay: somebody may be about to write there.
+        with contextlib.suppress(FileNotFoundError), os.scandir(self.derived()) as entries:
+            for entry in entries:
+                if not entry.name.endswith(".lock"):
+                    atomic.remove(entry.path, durable=False)
         with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(self.derived())
+            atomic.sync_directory(self.derived())
 
     # Damage.
 

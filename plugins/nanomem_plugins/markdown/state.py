@@ -260,7 +260,10 @@ class AgentState:
             self.edits = {id: e for id, e in _object(data[self.edits_path]).items() if _is_edit(e)}
         if self.state_path in data:
             state = _object(data[self.state_path])
+            before_epoch = self.epoch
             self.head, self.epoch = state.get("head", 0), state.get("epoch", "")
+            if self.epoch != before_epoch:
+                self.log.clear()  # its numbers come again
         before: dict[str, Record] = {}
         gone: dict[str, None] = {}
         put: list[Held] = []

@@ -32,7 +32,11 @@ from .writes import adoption
 __all__ = ["User"]
 
 _LONG, _MANY = 1 << 22, 4096
-"""Bytes and entries of the journal at which it is settled; at four times as many nobody commits before that is done."""
+"""Bytes and entries of the journal at which it is settled; at four times as many nobody commits before that is done.
+
+The folders above the files are forced to disk once for all of them, so that many entries make each cheap. But whoever
+settles waits longer, and so does the next to open a store that was killed.
+"""
 
 
 class User:

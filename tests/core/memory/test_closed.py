@@ -10,12 +10,15 @@ import pytest
 
 from nanomem_core.errors import ClosedError
 from nanomem_core.memory import Memory
+from nanomem_core.memory.tagging import TagPlan
+from nanomem_core.records import Scope
 from nanomem_core.testing.fakes import HashEmbedder
 from tests.memories import Shelf
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "add": {"text": "x"},
     "add_many": {"items": []},
+    "apply_tags": {"plan": TagPlan(Scope(), (), 0, 0)},
     "ask": {"question": "x"},
     "ask_stream": {"question": "x"},
     "changes": {"since": 0},

@@ -75,6 +75,19 @@ def test_a_list_after_a_write_makes_one_fact_anew_and_reads_no_file(storage, mon
     assert [path for (path,) in read if path.suffix == ".md"] == []
 
 
+def test_what_a_look_at_the_files_compares_follows_every_write_and_edit(storage, root):
+    fill(storage, 5)
+    storage.upsert_fact({"id": "f001", "content": "Changed"}, None, 1, **OWNER)
+    storage.delete_fact("f002", **OWNER)
+    edit(fact_path(root, "f003"), b"\nFact 3\n", b"\nSeen to\n")
+    fact_path(root, "f004").unlink()
+    storage.reload(**OWNER)
+    assert [fact["id"] for fact in listed(storage)] == ["f000", "f001", "f003"]
+    with storage._user("ann").reading("default", force=True) as state:
+        assert state.signatures == {held.path: held.signature for held in state.held.values()}
+        assert state.signatures.keys() == state.paths.keys()
+
+
 def test_what_is_listed_is_the_callers_own(storage):
     fill(storage, 2)
     before = listed(storage)
