@@ -342,13 +342,12 @@ def test_erasing_an_agent_leaves_what_is_not_a_record_of_it(storage, root):
 
 def test_columns_follow_no_commit_of_before_an_erasure_that_had_the_same_number(root):
     with opened(root) as first, opened(root) as second:
-        for number in range(2):
-            first.commit(ANN, [Put(fact("a", f"before {number}"))])
-            assert_columns_agree(second, ANN)
-        first.erase(ANN)
-        for number in range(2):
-            first.commit(ANN, [Put(fact(f"b{number}"))])
-            assert_columns_agree(second, ANN)
+        for name in ("before", "after"):
+            for number in range(2):
+                first.commit(ANN, [Put(fact(f"{name} {number}"))])
+                assert_columns_agree(first, ANN)
+                assert_columns_agree(second, ANN)
+            first.erase(ANN)
 
 
 # A whole memory.
