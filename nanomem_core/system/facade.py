@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import ConflictError
 from ..memory import Memory
 from ..pipeline.chats import Chat
 from ..pipeline.episodes import Episode
@@ -159,10 +162,17 @@ class MemorySystem(Removing):
         work was stopped by an error (see `status`).
         """
         scope = self._scope(user, agent)
-        self._lanes.ask(scope)
-        if not self._lanes.wait(scope, timeout) or scope in self._lanes.failures:
-            return False
-        return self.generator is None or not self._jobs.pending(scope)
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        while True:
+            asked = self._lanes.ask(scope)
+            if not self._lanes.wait(scope, None if timeout is None else max(0.0, deadline - time.monotonic())):
+                return False
+            failure = self._lanes.failures.get(scope)
+            if failure is None and (self.generator is None or not self._jobs.pending(scope)):
+                return True
+            # A round ends too where others write again and again, which is no reason to give up before the time.
+            if not asked or not isinstance(failure, (ConflictError, type(None))) or time.monotonic() >= deadline:
+                return False
 
     wait_for_semantic = wait
     """Nemori's name of `wait`."""

@@ -36,14 +36,15 @@ class Lanes:
         self._closed = False
         self.failures: dict[Scope, BaseException] = {}
 
-    def ask(self, scope: Scope) -> None:
-        """Have `scope` worked on soon. Does nothing once the lanes are closed: what is to do is found again later."""
+    def ask(self, scope: Scope) -> bool:
+        """Have `scope` worked on soon. False once the lanes are closed: what is to do is found again later."""
         with self._changed:
             if self._closed:
-                return
+                return False
             self._wanted.add(scope)
             if scope not in self._busy:
                 self._start(scope)
+            return True
 
     @contextlib.contextmanager
     def hold(self, scope: Scope) -> Iterator[None]:

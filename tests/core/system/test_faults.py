@@ -341,6 +341,24 @@ def test_the_facts_of_an_episode_and_its_mark_are_one_commit(shelf: Shelf, make_
     assert commits == [{"message"}, {"episode", "deleted"}, {"fact", "episode"}]
 
 
+def test_waiting_goes_on_while_others_are_at_the_same_work(
+    make_system: MakeSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system = make_system(generator=Listener(), merge=False)
+    run_one, overtaken = system._jobs._run_one, iter(range(7))
+    monkeypatch.setattr(
+        system._jobs, "_run_one", lambda *work: run_one(*work) if next(overtaken, None) is None else False
+    )
+    system.add_messages([fact("Ann likes tea"), *messages(1)])
+    system.flush()
+    assert system.wait(60)
+    assert texts(system.memory.records()) == ["Ann likes tea"]
+    monkeypatch.setattr(system._jobs, "_run_one", lambda *work: False)
+    system.add_messages([fact("Ann likes coffee"), *messages(1, start=1)])
+    system.flush()
+    assert not system.wait(0.2)
+
+
 def talk_and_flush(folder: Path, store: str, number: int) -> list[str]:
     system = opened(folder, store, Listener(), merge=False)
     with system.memory, system:
