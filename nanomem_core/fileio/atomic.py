@@ -21,6 +21,7 @@ __all__ = [
     "make_directory",
     "read",
     "remove",
+    "remove_files",
     "remove_leftovers",
     "replacing",
     "start_writing",
@@ -166,6 +167,19 @@ def remove(path: str | os.PathLike[str], *, durable: bool = True) -> bool:
     if durable:
         sync_directory(os.path.dirname(os.fspath(path)))
     return True
+
+
+def remove_files(folder: str | os.PathLike[str]) -> None:
+    """Delete the files in `folder`, if there is one, while others may add or delete some.
+
+    Locks stay, whose deletion could let two owners in, and so does the folder, where somebody may be about to write.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not entry.name.endswith(".lock"):
+                    remove(entry.path, durable=False)
+        sync_directory(folder)
 
 
 def make_directory(path: str | os.PathLike[str]) -> None:

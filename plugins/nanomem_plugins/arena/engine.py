@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import threading
 import time
 import uuid
@@ -332,8 +331,10 @@ class Arena:
         with self.disk("files beside it can't be removed"):
             atomic.remove(self.index_path)
             atomic.remove(self.reembed_path)
-            with contextlib.suppress(FileNotFoundError):
-                shutil.rmtree(self.derived_path)
+            atomic.remove_files(self.derived_path)
+            # Readers keep what they derive without a lock; where one just did, the folder stays.
+            with contextlib.suppress(OSError):
+                os.rmdir(self.derived_path)
 
     def set_aside(self, file: VaultFile, flaws: Sequence[Flaw]) -> None:
         """See `check.set_aside`."""

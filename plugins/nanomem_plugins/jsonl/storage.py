@@ -218,7 +218,7 @@ class JsonlStorage(Storage):
                 state.journal.restart(0)
                 state.recover()
             state.erase()
-            self._remove_derived()
+            atomic.remove_files(self.derived())
 
     def compact(self) -> int:
         """Empty the journals, and remove older files whose records were taken over; returns the bytes regained."""
@@ -228,17 +228,8 @@ class JsonlStorage(Storage):
             with self._writing(scope) as state, state.mutex, self._disk():
                 regained += state.settle()
         with self._disk():
-            self._remove_derived()
+            atomic.remove_files(self.derived())
         return regained
-
-    def _remove_derived(self) -> None:
-        # The folder and its locks stay: somebody may be about to write there.
-        with contextlib.suppress(FileNotFoundError), os.scandir(self.derived()) as entries:
-            for entry in entries:
-                if not entry.name.endswith(".lock"):
-                    atomic.remove(entry.path, durable=False)
-        with contextlib.suppress(FileNotFoundError):
-            atomic.sync_directory(self.derived())
 
     # Damage.
 

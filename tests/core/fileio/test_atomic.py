@@ -65,6 +65,21 @@ def test_a_device_that_takes_nothing_is_an_error(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == []
 
 
+def test_the_files_of_a_folder_are_removed_while_others_do_so_too(tmp_path, monkeypatch):
+    for name in ("a", "b", "c", "d.lock"):
+        (tmp_path / name).touch()
+    unlink = os.unlink
+
+    def overtaken(path):
+        unlink(path)
+        unlink(path)  # as if somebody else had been faster
+
+    monkeypatch.setattr(os, "unlink", overtaken)
+    atomic.remove_files(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["d.lock"]
+    atomic.remove_files(tmp_path / "absent")
+
+
 def test_only_leftovers_of_the_file_itself_are_removed(tmp_path):
     for name in ("file", "file.tmp-1-2", "file.index.tmp-1-2", "other.tmp-1-2"):
         (tmp_path / name).touch()
