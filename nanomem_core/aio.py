@@ -201,7 +201,7 @@ class AsyncEmbedder(_Async):
             await self._client.close()
 
 
-class AsyncStream(AsyncIterator[str]):
+class AsyncStream(_Async, AsyncIterator[str]):
     """As `nanomem_core.interfaces.Stream`, awaited; made by `AsyncGenerator.stream`."""
 
     def __init__(self, pieces: AsyncGeneratorType[str | Completion, None]) -> None:
@@ -229,14 +229,6 @@ class AsyncStream(AsyncIterator[str]):
     async def close(self) -> None:
         """Take no more pieces, which frees the connection. May be called more than once."""
         await self._pieces.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
 
 class AsyncGenerator(_Async):

@@ -21,6 +21,7 @@ attribute has a value already, it is kept without one.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -131,7 +132,7 @@ def consolidate(
     episode: Record,
     now: float,
     *,
-    same: Callable[[str, str], bool] = lambda entity, other: entity == other,
+    same: Callable[[str, str], bool] = operator.eq,
     across: bool = False,
 ) -> tuple[list[Change], dict[str, Any]]:
     """The changes that `statements` of `episode` make to what is `known`, and a report.

@@ -11,6 +11,7 @@ a list of changes, so that the facts and the mark that they were drawn can be on
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -104,7 +105,7 @@ def distil(
     generator: Generator,
     now: float,
     *,
-    same: Callable[[str, str], bool] = lambda entity, other: entity == other,
+    same: Callable[[str, str], bool] = operator.eq,
     across: bool = False,
 ) -> tuple[list[Change], dict[str, Any]]:
     """The changes that the facts of `episode` make, and a report of them in JSON types.
