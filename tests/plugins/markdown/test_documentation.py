@@ -1,8 +1,10 @@
 """The page on the format shows what the code does."""
 
+import inspect
 import re
 from pathlib import Path
 
+from nanomem_plugins.markdown import document
 from nanomem_plugins.markdown.document import Owner, parse_document
 
 PAGE = Path(__file__).parents[3] / "docs/reference/formats/markdown.md"
@@ -16,7 +18,7 @@ def test_the_document_on_the_page_is_one_as_this_store_writes_it():
 
 
 def test_every_key_of_a_document_is_on_the_page():
-    source = (Path(__file__).parents[3] / "plugins/nanomem_plugins/markdown/document.py").read_text("utf-8")
+    source = inspect.getsource(document)
     keys = set(re.findall(r'ours(?:\.get\(|\[)"(\w+)"', source))
     page = PAGE.read_text("utf-8")
     assert keys
