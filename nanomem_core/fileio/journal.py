@@ -2,7 +2,8 @@
 
 A commit is appended to the journal as one checksummed entry and forced to disk; that is the moment it stands. Then the
 files are written, without an fsync of their own. Whoever comes next after a crash finds the entry and writes what is
-missing. Now and then the files are forced to disk too (`Journal.settle`), and the journal begins anew.
+missing: of the last entry, or of all if the system was started anew since and power may have been lost. Now and then
+the files are forced to disk too (`Journal.settle`), and the journal begins anew.
 
 Readers take no lock. `Journal.follow` gives them the entries since they last looked, and `Journal.load` the files as
 they are after the last entry, whether or not it has reached them.
@@ -14,13 +15,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import CorruptionError, InputError, NanomemError, StorageError
-from . import atomic
+from . import atomic, boots
 from .journal_format import ENTRY, MARK, Header, decode_entries, encode_entry
 from .names import confined
 from .syncing import folders_above, sync_file, sync_files
@@ -75,7 +76,6 @@ class Journal:
         self.max_bytes = max_bytes
         self.max_entries = max_entries
         self._looked = False
-        self._loaded = False
         self._checked = False
         self._unsure: set[str] = set()
         self._begin(None)
@@ -157,14 +157,18 @@ class Journal:
         for write, before in zip(entry.writes, entry.before, strict=True):
             self._history.setdefault(write.path, []).append((write, before))
 
-    def touched(self) -> dict[str, bool]:
-        """The paths that the entries seen have written, each with whether there is a file after the last of them."""
-        return {path: not isinstance(history[-1][0], Remove) for path, history in self._history.items()}
+    def ahead(self) -> dict[str, bool]:
+        """The paths whose files may not hold what the entries seen have written, each with whether it is to exist."""
+        return {path: not isinstance(history[-1][0], Remove) for path, history in self._ahead().items()}
+
+    def in_flight(self) -> set[str]:
+        """The paths that the last entry seen writes, if its writer had not come to the end."""
+        return set() if self._finished else {write.path for write in self.entries[-1].writes}
 
     def read(self, path: str) -> bytes | None:
         """One file as it is after the entries seen, or later; None where there is none."""
         content = atomic.read(self._target(path))
-        history = self._history.get(path)
+        history = self._ahead().get(path)
         return content if history is None else expected(history, content)
 
     def load(self, find: Callable[[], Iterable[str]]) -> dict[str, bytes]:
@@ -176,18 +180,31 @@ class Journal:
         while True:
             self.follow()
             begun = self._header
-            # Once a file was loaded, only a last entry can be ahead of it: whoever writes one finishes that before it.
-            upto = max(len(self.entries) - (not self._finished), 0) if self._loaded else 0
+            upto = self._reached()
             contents = {path: atomic.read(self._target(path)) for path in {*find(), *self._history_from(upto)}}
             self.follow()
             ahead = self._history_from(upto)
             if self._header == begun and contents.keys() >= ahead.keys():
                 break
-        self._loaded = True
         # A file is written after its entry, so the entries followed by now cover all that was read.
         for path, history in ahead.items():
             contents[path] = expected(history, contents[path])
         return {path: content for path, content in contents.items() if content is not None}
+
+    def _reached(self) -> int:
+        """How many entries have surely reached their files."""
+        if self._header is not None and self._may_have_lost_power(self._header):
+            return 0
+        # Whoever writes one has finished the one before it.
+        return max(len(self.entries) - (not self._finished), 0)
+
+    def _may_have_lost_power(self, header: Header) -> bool:
+        """True if files may have lost what was written, since the beginning of the journal."""
+        return not self._checked and (header.boot == boots.UNKNOWN or header.boot != boots.boot_id())
+
+    def _ahead(self) -> Mapping[str, Sequence[tuple[Write, str | None]]]:
+        reached = self._reached()
+        return self._history if reached == 0 else self._history_from(reached)
 
     def _history_from(self, index: int) -> dict[str, list[tuple[Write, str | None]]]:
         """For each path the writes of the entries from number `index` on."""
@@ -202,8 +219,8 @@ class Journal:
     def recover(self) -> list[Entry] | None:
         """Finish, under the lock of all writers, what others began; returns what `follow` does.
 
-        The first call looks at every file that an entry has written, since power may have been lost; later ones at
-        those of a last entry whose writer did not come to the end.
+        It looks at the files of a last entry whose writer did not come to the end; in the first call also at every file
+        that an entry has written, if power may have been lost since.
 
         Raises:
             StorageError: it can't be finished; it is tried again by the next call.
@@ -216,6 +233,10 @@ class Journal:
                 raise
             raise StorageError(f"{self.path}: an unfinished commit can't be finished: {error}") from error
         self._checked = True
+        if self._header is not None and boots.UNKNOWN != self._header.boot != boots.boot_id():
+            # Else everybody's first call would look at every file.
+            with contextlib.suppress(OSError):
+                self.settle()
         return fresh
 
     def _finish(self) -> None:
@@ -227,6 +248,8 @@ class Journal:
             if os.fstat(descriptor).st_size > self._end:
                 os.ftruncate(descriptor, self._end)
             if not self._checked:
+                atomic.remove_leftovers(self.path)
+            if self._may_have_lost_power(self._header):
                 self._mend(list(self._history))
             elif not self._finished:
                 self._mend([write.path for write in self.entries[-1].writes])
@@ -296,7 +319,7 @@ class Journal:
             self._unsure |= ahead.unsure
         self._sync({**self._history_from(done), **dict.fromkeys(self._unsure)})
         old = self._header
-        self._write_header(Header(old.origin, os.urandom(16), self.head, old.generation, self._end))
+        self._write_header(Header(old.origin, os.urandom(16), self.head, old.generation, self._end, boots.boot_id()))
         self._unsure.clear()
 
     def sync_ahead(self) -> Ahead | None:
@@ -325,7 +348,7 @@ class Journal:
     def restart(self, head: int) -> None:
         """Begin a journal that knows nothing of the present one, which may be damaged, at `head`; under the lock."""
         atomic.make_directory(os.path.dirname(self.path))
-        self._write_header(Header(os.urandom(16), os.urandom(16), head))
+        self._write_header(Header(os.urandom(16), os.urandom(16), head, boot=boots.boot_id()))
         self._looked = self._checked = True
 
     # Steps.
@@ -348,7 +371,7 @@ class Journal:
 
     def _create(self) -> Header:
         atomic.make_directory(os.path.dirname(self.path))
-        header = Header(os.urandom(16), os.urandom(16), 0)
+        header = Header(os.urandom(16), os.urandom(16), 0, boot=boots.boot_id())
         self._write_header(header)
         self._looked = True
         # Somebody may have been killed between making a directory and forcing its name to disk.
@@ -419,7 +442,7 @@ class Journal:
     def _mend(self, paths: Sequence[str]) -> None:
         """Write those of `paths` whose files are not what they should be."""
         targets = [self._target(path) for path in paths]
-        atomic.remove_leftovers(self.path, *targets)
+        atomic.remove_leftovers(*targets)
         for path, target in zip(paths, targets, strict=True):
             found = atomic.read(target)
             wanted = expected(self._history[path], found)

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..errors import CorruptionError, FormatError
+from .boots import UNKNOWN
 from .writes import Append, Entry, Remove, Replace, Write
 
 __all__ = ["ENTRY", "MARK", "Header", "decode_entries", "encode_entry"]
 
-_HEADER = struct.Struct("<8s16s16sQ16sQI")
+_HEADER = struct.Struct("<8s16s16sQ16sQ16sI")
 _MAGIC = b"NMJRNL1\n"
 
 ENTRY = struct.Struct("<4sIQQI4x")
@@ -36,6 +37,7 @@ class Header:
         origin: the same for all generations, until the journal is deleted.
         base: the head from which this generation counts on.
         previous, previous_end: the generation before this one, and how long it was.
+        boot: what `boot_id` gave when this generation began.
     """
 
     size: ClassVar[int] = _HEADER.size
@@ -45,9 +47,10 @@ class Header:
     base: int
     previous: bytes = bytes(16)
     previous_end: int = 0
+    boot: bytes = UNKNOWN
 
     def encode(self) -> bytes:
-        fields = (_MAGIC, self.origin, self.generation, self.base, self.previous, self.previous_end)
+        fields = (_MAGIC, self.origin, self.generation, self.base, self.previous, self.previous_end, self.boot)
         return _HEADER.pack(*fields, zlib.crc32(_HEADER.pack(*fields, 0)))
 
     @classmethod

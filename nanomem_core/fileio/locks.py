@@ -19,8 +19,9 @@ __all__ = ["Lock"]
 
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
-_LONGEST_PAUSE = 0.001
-"""Seconds between two attempts, at most; no system has a call that waits for a file lock with a time-out."""
+_LONGEST_PAUSE, _NEXT_PAUSE = 0.001, 0.0002
+"""Seconds between two attempts, at most: of many who wait, and of the one whose turn it is. No system has a call that
+waits for a file lock with a time-out."""
 
 if sys.platform == "win32":
     import msvcrt
@@ -98,7 +99,7 @@ class Lock:
                 elif not self._turns.is_empty() or not _try_lock(descriptor):
                     with self._turns.waiting(deadline):
                         when_next()
-                        self._wait(descriptor, deadline, limit)
+                        self._wait(descriptor, deadline, limit, _NEXT_PAUSE)
             except BaseException:
                 os.close(descriptor)
                 raise
@@ -109,8 +110,8 @@ class Lock:
                 raise StorageError(f"{self.path}: can't be used as a lock file: {error}") from error
             raise
 
-    def _wait(self, descriptor: int, deadline: float, limit: float) -> None:
-        for _ in pauses(deadline, _LONGEST_PAUSE):
+    def _wait(self, descriptor: int, deadline: float, limit: float, pause: float = _LONGEST_PAUSE) -> None:
+        for _ in pauses(deadline, pause):
             if _try_lock(descriptor):
                 return
         raise self._timed_out(limit, "another process")

@@ -8,12 +8,13 @@ zero, and `dim` float32. Entries that are cut off or damaged are passed over; th
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import struct
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,10 +25,11 @@ from ..fileio import atomic
 from ..fileio.locks import Lock
 from ..interfaces import VectorSpace
 
-__all__ = ["VectorSidecar"]
+__all__ = ["VectorSidecar", "keep_only"]
 
 _MAGIC = b"NMVECS1\n"
 _HEADER = struct.Struct("<8sII")
+_KEY_SIZE = 16
 _Remembered = dict[bytes, npt.NDArray[np.float32]]
 
 
@@ -44,7 +46,7 @@ class VectorSidecar:
         self._dim = space.dim
         self._header = _HEADER.pack(_MAGIC, space.dim, 0)
         self._entry = np.dtype(
-            [("key", "V16"), ("crc", "<u4"), ("zero", "<u4"), ("vector", "<f4", (space.dim,))], align=False
+            [("key", f"V{_KEY_SIZE}"), ("crc", "<u4"), ("zero", "<u4"), ("vector", "<f4", (space.dim,))], align=False
         )
         self._lock = threading.Lock()
         self._vectors: _Remembered | None = None
@@ -61,7 +63,9 @@ class VectorSidecar:
                 fresh = dict(zip(missing, encode(list(missing.values())), strict=True))
                 with self._lock:
                     known.update(fresh)
-                    self._append(fresh)
+                    # Derived: a full disk, or a folder that takes no files, is no reason for a search to fail.
+                    with contextlib.suppress(OSError):
+                        self._append(fresh)
             return np.stack([known[key] for key in keys]) if keys else np.empty((0, self._dim), np.float32)
 
         return remembered
@@ -73,26 +77,14 @@ class VectorSidecar:
         return all(_key(text) in known for text in texts)
 
     def keep(self, texts: Iterable[str]) -> None:
-        """Forget the vectors of all other texts, and those of other spaces, in the files too, so that nothing derived
-        from an erased text is left.
-        """
+        """Forget the vectors of all other texts, in the files too (see `keep_only`)."""
         keys = {_key(text) for text in texts}
         with self._lock:
-            self._vectors = None
             if self._path is None:
-                return
-            for path in self._path.parent.glob("vectors-*.bin"):
-                if path != self._path:
-                    atomic.remove(path)
-            if not self._path.exists():
-                return
-            with Lock(self._path.with_suffix(".lock")):
-                kept = {key: row for key, row in self._load().items() if key in keys}
-                self._vectors = kept
-                if kept:
-                    atomic.write(self._path, self._header + self._packed(kept))
-                else:
-                    atomic.remove(self._path)
+                self._vectors = {key: row for key, row in self._load().items() if key in keys}
+            else:
+                _keep_in_files(self._path.parent, keys)
+                self._vectors = None
 
     def _load(self) -> _Remembered:
         if self._vectors is None:
@@ -137,5 +129,33 @@ class VectorSidecar:
                 os.close(descriptor)
 
 
+def keep_only(folder: Path, texts: Iterable[str]) -> None:
+    """Forget in the sidecars of all spaces in `folder` the vectors of all other texts, so that nothing derived from an
+    erased text is left.
+    """
+    _keep_in_files(folder, {_key(text) for text in texts})
+
+
+def _keep_in_files(folder: Path, keys: Container[bytes]) -> None:
+    for path in folder.glob("vectors-*.bin"):
+        with Lock(path.with_suffix(".lock")):
+            data = atomic.read(path) or b""
+            kept = [entry for entry in _entries(data) if entry[:_KEY_SIZE] in keys]
+            if kept:
+                atomic.write(path, data[: _HEADER.size] + b"".join(kept))
+            else:
+                atomic.remove(path)
+
+
+def _entries(data: bytes) -> Iterator[bytes]:
+    """The whole entries of a file of any space."""
+    if not data.startswith(_MAGIC) or len(data) < _HEADER.size:
+        return
+    _, dim, _ = _HEADER.unpack_from(data)
+    size = _KEY_SIZE + 8 + 4 * dim
+    for start in range(_HEADER.size, len(data) - size + 1, size):
+        yield data[start : start + size]
+
+
 def _key(text: str) -> bytes:
-    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+    return hashlib.blake2b(text.encode(), digest_size=_KEY_SIZE).digest()

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
+from ..fileio import boots
+
 __all__ = ["LOSSES", "DiskState", "Kind", "Loss", "Operation", "identity", "survivors"]
 
 SECTOR = 512
@@ -61,10 +63,12 @@ class DiskState:
     Attributes:
         names: inode of each path below the root; the root itself is "" with inode 0.
         files: content of each inode that is a file.
+        is_after_reboot: the system that these are files of was started anew since.
     """
 
     names: dict[str, int] = field(default_factory=lambda: {"": 0})
     files: dict[int, bytearray] = field(default_factory=dict)
+    is_after_reboot: bool = False
 
     def copy(self) -> DiskState:
         return DiskState(dict(self.names), {inode: bytearray(data) for inode, data in self.files.items()})
@@ -86,7 +90,13 @@ class DiskState:
         return digest.hexdigest()
 
     def write_to(self, root: Path) -> None:
-        """Make the files below `root`, which is created and must be empty."""
+        """Make the files below `root`, which is created and must be empty.
+
+        After a reboot this process, too, takes the system for one that was started anew.
+        """
+        if self.is_after_reboot:
+            fresh = os.urandom(16)
+            boots.boot_id = lambda: fresh  # type: ignore[assignment]
         root.mkdir(parents=True, exist_ok=True)
         for path, data in self.tree().items():
             if not path:

@@ -100,6 +100,7 @@ class DiskRecorder:
         state = self._start.copy()
         for op in survivors(self.operations[:length], loss, seed):
             state.apply(op)
+        state.is_after_reboot = loss not in ("none", "torn")
         return state
 
     # Recording.

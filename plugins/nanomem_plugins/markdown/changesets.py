@@ -165,8 +165,8 @@ class FactCommit:
             self._upsert(id, fact, changes)
         deleted = [id for id in changes.deletes if self._delete(id, changes.delete_revisions.get(id))]
         evictions = self._evict() if self._adds else {}
-        before = sections_of(user.manifest())
-        sections = patched(before, changes.summaries, self._now) if changes.summaries else before
+        before = sections_of(user.manifest()) if changes.summaries else None
+        sections = None if before is None else patched(before, changes.summaries, self._now)
         commit: list[Change] = [*self._old_values, *self._facts.values(), *self._deletes.values()]
         if commit or sections != before:
             plan = plan_commit(self._transaction, state.scope, commit)

@@ -97,6 +97,8 @@ def recover_interrupted(root: Path) -> bool:
     """
     found = read_interrupted(root)
     if found is None:
+        if (root / _RECOVERY).is_dir():
+            remove_leftovers(root)  # whoever made these copies was killed before or behind its journal
         return False
     for place, before in found.undone.items():
         target = confined(root, *place.split("/"))

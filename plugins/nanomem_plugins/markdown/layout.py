@@ -101,7 +101,7 @@ class UserFolder:
         if self.path.name != self.name:
             _write_name(self.path, _USER_FILE, "user", self.name)
         folder = agent_folder(self, agent)
-        if folder.startswith(".") and folder.rpartition("/")[2] != agent:
+        if self.agent_in(folder) != agent:
             _write_name(self.path, f"{folder}/{_AGENT_FILE}", "agent", agent)
 
 

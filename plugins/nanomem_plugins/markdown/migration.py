@@ -36,7 +36,7 @@ from .writes import document_writes
 if TYPE_CHECKING:
     from .user import User
 
-__all__ = ["REPORT", "is_legacy", "migrate", "plan_migration"]
+__all__ = ["REPORT", "copies", "is_legacy", "migrate", "plan_migration"]
 
 REPORT = ".nanomem/migration.json"
 """What could not be taken over, below the user's folder: it is kept there whole, with the reason."""
@@ -93,6 +93,11 @@ class Legacy:
     refused: list[Refused] = field(default_factory=list)
 
 
+def copies(folder: str) -> list[str]:
+    """The files, relative to the user's folder, in which a migration kept what the older layout held of an agent."""
+    return [f"{FILE}.v1.bak", f"{folder}/{FILE}.v1.bak", REPORT]
+
+
 def is_legacy(user: UserFolder) -> bool:
     """True if there may be something to take over.
 
@@ -143,8 +148,8 @@ def migrate(user: User, agent: str = "default", clearing: bool = False) -> Migra
     for folder, facts in new.items():
         if facts:
             updated = {fact["id"]: time_value(fact["updatedAt"]) for fact in facts}
-            writes = document_writes(states[folder], user.read, map(new_record, facts), (), now, updated)
-            user.commit(states[folder], writes, {})
+            writes, note = document_writes(states[folder], user.read, map(new_record, facts), (), now, updated)
+            user.commit(states[folder], writes, note)
     manifest = user.manifest().next(now, legacy.summaries)
     last: list[Write] = [Replace(FILE, manifest.encode()), *map(Remove, legacy.removed)]
     if legacy.refused:

@@ -174,8 +174,8 @@ class Repository(Searching):
         """
         changes = parse_change_set(change_set)
         scope = self._scope(user_id, agent_name)
-        with self.transaction(scope) as transaction:
-            rebase = allow_manifest_rebase and changes.can_rebase
+        rebase = allow_manifest_rebase and changes.can_rebase
+        with self.transaction(scope, look=not rebase) as transaction:
             self._check_manifest(transaction, None if rebase else expected_manifest_revision)
             return self._commit_facts(transaction, changes)
 
@@ -258,9 +258,9 @@ class Repository(Searching):
                 gone = [id for id, held in state.held.items() if held.record.kind != "purged"]
                 sections = empty_sections()
                 if gone or (agent == "default" and sections_of(user.manifest()) != sections):
-                    writes = document_writes(state, user.read, [], gone, now)
+                    writes, note = document_writes(state, user.read, [], gone, now)
                     manifest = user.manifest().next(now, sections)
-                    user.commit(state, [*writes, *without_sidecars(state), Replace(FILE, manifest.encode())], {})
+                    user.commit(state, [*writes, *without_sidecars(state), Replace(FILE, manifest.encode())], note)
             return _document(user.manifest(), [])
 
     # An older layout.

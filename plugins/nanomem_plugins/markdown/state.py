@@ -10,7 +10,7 @@ import hashlib
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from nanomem_core.fileio import atomic
 from nanomem_core.fileio.journal import Entry, Journal, Replace
 from nanomem_core.records import Record, Scope
 
-from .document import Document, Owner, digest, parse_document
+from .document import Owner, digest, parse_document
 from .edits import taken_up
 from .files import Signature, find_files, is_recent
 from .layout import document_path, is_plain_id, place_of
@@ -59,6 +59,17 @@ class Held:
     updated: str | None = None
     edited_at: float | None = None
 
+    def to_dict(self) -> dict[str, Any]:
+        """What a file that this store knows holds, as JSON types."""
+        said = {} if self.updated is None else {"updated": self.updated}
+        return {"path": self.path, "digest": self.digest, "birth": self.birth, "record": self.record.to_dict(), **said}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Held:
+        """What `to_dict` gave."""
+        record = Record.from_dict(data["record"])
+        return cls(record, data["birth"], data["path"], data["digest"], updated=data.get("updated"))
+
 
 @dataclass(frozen=True, slots=True)
 class Bad:
@@ -74,12 +85,12 @@ class Sweep:
     """In what the files differ from the state.
 
     Attributes:
-        unsure: True if there is more that only a look under the lock can tell.
+        unsure: files of which only a look under the lock can tell whether they were edited.
     """
 
     found: dict[str, Held] = field(default_factory=dict)
     gone: list[str] = field(default_factory=list)
-    unsure: bool = False
+    unsure: set[str] = field(default_factory=set)
 
 
 class AgentState:
@@ -88,6 +99,7 @@ class AgentState:
     Attributes:
         head: number of the last commit of the scope.
         epoch: changes when the scope is erased and begins anew.
+        breaks: how often commits may have been missed, or their numbers began anew, so that no columns can follow.
         held: the records of the last commit by id, in order of birth.
         pending: what a sweep found and no commit has taken up yet; None for a file that is gone.
         preview: what readers are shown of it: the records as the commit will have them, and None for those that go.
@@ -109,6 +121,7 @@ class AgentState:
         self.owner = owner
         self.head = 0
         self.epoch = ""
+        self.breaks = 0
         self.held: dict[str, Held] = {}
         self.pending: dict[str, Held | None] = {}
         self.preview: dict[str, Held | None] = {}
@@ -125,7 +138,6 @@ class AgentState:
         self.folded: dict[str, str] = {}
         self.chains: dict[str, dict[str, None]] = {}
         self.last_birth = 0
-        self.fresh: dict[str, Document] = {}
         self.verified: set[str] = set()
         self.shown_facts: dict[str, Shown] = {}
 
@@ -234,7 +246,7 @@ class AgentState:
         """
         stem = path.rpartition("/")[2].removesuffix(".md") if place_of(path, self.folder) == "facts" else None
         mark = digest(data)
-        document = self.fresh.pop(mark, None) or parse_document(data, self.owner, stem)
+        document = parse_document(data, self.owner, stem)
         record = document.record
         edit = self.edits.get(record.id)
         if edit is not None and edit["digest"] == mark:
@@ -260,26 +272,21 @@ class AgentState:
             self.edits = {id: e for id, e in _object(data[self.edits_path]).items() if _is_edit(e)}
         if self.state_path in data:
             state = _object(data[self.state_path])
-            before_epoch = self.epoch
             self.head, self.epoch = state.get("head", 0), state.get("epoch", "")
-            if self.epoch != before_epoch:
-                self.log.clear()  # its numbers come again
+            if data[self.state_path] is None:
+                self._break()  # its numbers come again
         before: dict[str, Record] = {}
         gone: dict[str, None] = {}
         put: list[Held] = []
         for path, content in data.items():
             self.bad.pop(path, None)
-            if content is None:
-                if path in self.paths:
-                    gone[self.paths[path]] = None
-            elif path.endswith(".md"):
-                put.append(self.understand(path, content, None))
-        for id, taken in (entry.note or {}).get("adopted", {}).items():
-            if taken is None:
+            if content is None and path in self.paths:
+                gone[self.paths[path]] = None
+        for id, written in (entry.note or {}).get("records", {}).items():
+            if written is None:
                 gone[id] = None
             else:
-                record, updated = Record.from_dict(taken["record"]), taken.get("updated")
-                put.append(Held(record, taken["birth"], taken["path"], taken["digest"], updated=updated))
+                put.append(Held.from_dict(written))
         for held in put:
             gone.pop(held.record.id, None)
         were_pending = len(self.pending)
@@ -306,9 +313,9 @@ class AgentState:
             journal: whose commits may not have reached the files yet; None under the lock, when all have.
             undone: what files hold that somebody else's unfinished commit has changed; None for no file.
         """
-        touched = {} if journal is None else journal.touched()
+        ahead, in_flight = ({}, set[str]()) if journal is None else (journal.ahead(), journal.in_flight())
         files: dict[str, Signature | str | None] = dict(find_files(root, self.folder))
-        for path in (*undone, *(path for path, exists in touched.items() if exists)):
+        for path in (*undone, *(path for path, exists in ahead.items() if exists)):
             if path.endswith(".md") and place_of(path, self.folder) is not None:
                 files.setdefault(path, None)
         pending = {held.path: held for held in self.pending.values() if held is not None}
@@ -319,7 +326,7 @@ class AgentState:
             known, edited = self.held.get(id), pending.get(path)
             last = known if edited is None else edited
             # Where commits may have been missed, the journal can hold a newer one that has not reached the file.
-            in_journal = path in touched and path not in undone
+            in_journal = path in ahead and path not in undone
             if last is not None and last.signature == signature is not None and (self.exact or not in_journal):
                 if edited is not None:
                     result.found[path] = edited
@@ -337,7 +344,8 @@ class AgentState:
                     data = written
                 elif id not in self.verified and data != written:
                     # Either the commit has not reached the file yet, or somebody changed it since.
-                    result.unsure = True
+                    if path not in in_flight:
+                        result.unsure.add(path)
                     continue
             if data is None:
                 vanished.append(path)
@@ -393,12 +401,18 @@ class AgentState:
                 bad[path] = Bad(held.signature, f"id: {first} has the id {held.record.id!r} too; give it another")
                 del result.found[path]
 
-    def take(self, swept: Sweep) -> None:
-        """Take over what a sweep found: what is no edit at once, the rest as pending."""
+    def take(self, swept: Sweep, written: Set[str] = frozenset()) -> None:
+        """Take over what a sweep found: what is no edit at once, the rest as pending.
+
+        Args:
+            written: files that commits have written which were followed since.
+        """
         pending: dict[str, Held | None] = {}
-        for held in swept.found.values():
+        for path, held in swept.found.items():
             id = held.record.id
             known = self.held.get(id)
+            if path in written or (known is not None and known.path in written):
+                continue
             moved = known is not None and known.digest == held.digest
             if moved or (not self.exact and (held.own or known is None)):
                 record = known.record if known is not None and moved else held.record
@@ -407,6 +421,8 @@ class AgentState:
             else:
                 pending[id] = held
         for id in swept.gone:
+            if id not in self.held or self.held[id].path in written:
+                continue
             if self.exact:
                 pending[id] = None
             else:
@@ -418,15 +434,19 @@ class AgentState:
         if pending != self.pending:
             self.pending = pending
             self._foresee()
-        self.unsure = swept.unsure
+        self.unsure = not swept.unsure <= written
         self.swept = time.monotonic()
 
     def doubt(self) -> None:
         """Commits may have been missed, so whatever was taken for an edit may be one of them."""
         self.exact = False
-        self.log.clear()
+        self._break()
         self.pending = {}
         self._foresee()
+
+    def _break(self) -> None:
+        self.breaks += 1
+        self.log.clear()
 
     def _foresee(self) -> None:
         """Work out anew what readers are shown of `pending`."""

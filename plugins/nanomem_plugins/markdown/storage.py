@@ -13,13 +13,22 @@ from typing import Any, ClassVar, Literal
 
 from nanomem_core.changes import Plan
 from nanomem_core.columns import Columns, MemoryColumns
-from nanomem_core.errors import ClosedError, CorruptionError, InputError, NotFoundError, ReadOnlyError
-from nanomem_core.fileio.journal import Replace, Write
+from nanomem_core.errors import (
+    ClosedError,
+    ConflictError,
+    CorruptionError,
+    InputError,
+    LockTimeoutError,
+    NotFoundError,
+    ReadOnlyError,
+    StorageError,
+)
+from nanomem_core.fileio.journal import Remove, Replace, Write
 from nanomem_core.fileio.names import confined
 from nanomem_core.interfaces import Damage, Snapshot
 from nanomem_core.records import Record, Scope
 
-from . import deermem
+from . import deermem, migration
 from .document import digest
 from .eviction import POLICIES, Policy
 from .layout import Layout, UserFolder
@@ -89,7 +98,7 @@ class MarkdownStorage(Repository):
         self._lock_timeout = lock_timeout
         self._mutex = threading.Lock()
         self._users: OrderedDict[str, User] = OrderedDict()
-        self._tables: dict[Scope, tuple[tuple[str, int], MemoryColumns]] = {}
+        self._tables: dict[Scope, tuple[tuple[str, int, int], MemoryColumns]] = {}
         self._closed = False
 
     def derived(self) -> Path:
@@ -125,7 +134,7 @@ class MarkdownStorage(Repository):
 
     def columns(self, scope: Scope) -> Columns:
         with self._reading(scope) as state:
-            key = state.epoch, state.shown if state.pending else 0
+            key = state.epoch, state.breaks, state.shown if state.pending else 0
             known = self._tables.get(scope)
             table = known[1] if known is not None and known[0] == key else None
             if table is not None:
@@ -180,22 +189,25 @@ class MarkdownStorage(Repository):
     # Writing.
 
     @contextlib.contextmanager
-    def transaction(self, scope: Scope) -> Iterator[MarkdownTransaction]:
+    def transaction(self, scope: Scope, *, look: bool = True) -> Iterator[MarkdownTransaction]:
+        """See `Storage`; `look` as in `User.writing`."""
         user = self._user(scope.user)
         self._check_writable()
-        with user.writing(scope.agent) as state:
+        with user.writing(scope.agent, look=look) as state:
             yield MarkdownTransaction(user, state)
 
     def erase(self, scope: Scope) -> None:
-        """See `Storage`. Files that hold no record, DeerMem's summaries and what belongs to an agent stay."""
+        """See `Storage`. Files that hold no record, DeerMem's summaries and what belongs to an agent stay; what a
+        migration from an older layout kept of the user goes."""
         user = self._user(scope.user)
         self._check_writable()
         if not user.path.is_dir():
             return
         with user.writing(scope.agent) as state:
             if state.held or state.head:
-                writes = [*erasure(state), Replace(FILE, user.manifest().next(time.time()).encode())]
-                user.commit(state, writes, {})
+                kept = map(Remove, migration.copies(state.folder))
+                manifest = user.manifest().next(time.time())
+                user.commit(state, [*erasure(state), *kept, Replace(FILE, manifest.encode())], {})
             user.settle()
             user.tidy(state)
             deermem.remove_leftovers(user.path)
@@ -218,8 +230,8 @@ class MarkdownStorage(Repository):
         """See `Storage`. Files that hold no record are listed with `lost` False: whatever they hold is still there."""
         found = []
         for folder in self._layout.users():
-            user = self._user(folder.name)
             try:
+                user = self._user(folder.name)
                 user.manifest()
                 for agent in user.agents():
                     with user.reading(agent, force=True):
@@ -231,6 +243,11 @@ class MarkdownStorage(Repository):
                 ]
             except CorruptionError as error:
                 found.append(Damage(error.path, error.offset, None, error.reason, lost=False))
+            except LockTimeoutError:
+                raise
+            except (ConflictError, StorageError) as error:
+                # An older layout that can't be taken over; the message tells why.
+                found.append(Damage(os.fspath(folder.path), None, None, str(error), lost=False))
         return found + (self.quarantined() if not found else [])
 
     def repair(self) -> list[Damage]:
@@ -309,6 +326,6 @@ class MarkdownTransaction:
             raise InputError(f"plan: expected one for the scope {state.scope}; found {plan.scope}")
         now = time.time()
         records = [put.record for put in plan.puts]
-        writes = document_writes(state, user.on_disk, records, plan.deletes, now, updated)
+        writes, note = document_writes(state, user.on_disk, records, plan.deletes, now, updated)
         manifest = user.manifest().next(now, sections)
-        user.commit(state, [*writes, *beside, Replace(FILE, manifest.encode())], {})
+        user.commit(state, [*writes, *beside, Replace(FILE, manifest.encode())], note)

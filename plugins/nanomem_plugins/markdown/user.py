@@ -91,8 +91,9 @@ class User:
         if is_legacy:
             if self.read_only:
                 raise FormatError(
-                    f"{self.path} is in an older layout, and open for reading only; `nanomem migrate markdown` brings "
-                    "it into that of today"
+                    f"{self.path} is in an older layout, and open for reading only; "
+                    f"`nanomem migrate markdown {self.path.parent.parent} --user {self.folder.name}` brings it into "
+                    "that of today"
                 )
             self.folder.remember("default")
             with self.locked():
@@ -163,11 +164,16 @@ class User:
         if since + len(later) != self._journal.head:
             return False
         for entry in later:
-            state.follow(entry)
+            if (entry.note or {}).get("folder") == state.folder:
+                state.follow(entry)
         return True
 
-    def _follow(self, own: Entry | None = None) -> None:
-        """Take over the commits since the last look. `own` is one that this process has just made."""
+    def _follow(self, own: Entry | None = None) -> list[Entry] | None:
+        """Take over the commits since the last look, and return them; None if they can't be told.
+
+        Args:
+            own: one that this process has just made.
+        """
         fresh = self._journal.follow()
         if own is not None and self._journal.head == own.head == self._seen + 1:
             fresh = [own]
@@ -177,33 +183,28 @@ class User:
                 state.doubt()
                 state.read_side_files(self._journal.read)
                 self._look(state, force=True)
-            return
+            return None
         for entry in fresh:
             state_of = (entry.note or {}).get("folder")
             if state_of in self._states:
                 self._states[state_of].follow(entry)
+        return fresh
 
-    def _look(self, state: AgentState, force: bool, locked: bool = False) -> bool:
-        """Compare a state with the files, if it is time to; True if it was done."""
+    def _look(self, state: AgentState, force: bool, locked: bool = False) -> None:
+        """Compare a state with the files, if it is time to."""
         if not force and time.monotonic() - state.swept < self._interval:
-            return False
+            return
         with _system_errors(self.path):
             while True:
                 interrupted = None if locked else deermem.read_interrupted(self.path)
                 swept = state.sweep(
                     self.path, None if locked else self._journal, {} if interrupted is None else interrupted.undone
                 )
-                if not (swept.found or swept.gone) or not self._advanced():
+                # What was committed meanwhile is no edit.
+                fresh = self._follow() if swept.found or swept.gone or swept.unsure else []
+                if fresh is not None:
                     break
-            state.take(swept)
-            return True
-
-    def _advanced(self) -> bool:
-        """True if somebody committed meanwhile: then what differs may be the commit."""
-        before = self._journal.head, self._journal.origin
-        seen = self._seen
-        self._follow()
-        return (self._journal.head, self._journal.origin) != before or self._seen != seen
+            state.take(swept, {write.path for entry in fresh for write in entry.writes})
 
     def _adopt_if_free(self, agent: str) -> None:
         """Make a commit of the edits that were found, unless somebody holds the lock or the disk refuses."""
@@ -213,24 +214,32 @@ class User:
     # Writing.
 
     @contextlib.contextmanager
-    def writing(self, agent: str, timeout: float | None = None) -> Iterator[AgentState]:
-        """The user's lock, with everything recovered, migrated and taken up. The state must not be changed."""
+    def writing(self, agent: str, timeout: float | None = None, *, look: bool = True) -> Iterator[AgentState]:
+        """The user's lock, with everything recovered, migrated and taken up. The state must not be changed.
+
+        Args:
+            look: look for edits, if it is time to. Whoever changes single records by their revisions need not, since
+                `MarkdownTransaction.get` compares the file of each.
+        """
         with _system_errors(self.path):
             self.folder.remember(agent)
         with self.mutex:
             # Here, so that other writers don't wait for it.
-            self._look(self._current(agent, agent_folder(self.folder, agent)), force=False)
+            state = self._current(agent, agent_folder(self.folder, agent))
+            if look:
+                self._look(state, force=False)
         with self.locked(timeout):
             if not self.manifest().is_current:
                 migration.migrate(self)
             yield self.ready(agent)
 
     def ready(self, agent: str) -> AgentState:
-        """The state of an agent with all edits taken up; under the user's lock."""
+        """The state of an agent with all edits taken up that were found; under the user's lock."""
         folder = agent_folder(self.folder, agent)
         with self.mutex:
             state = self._current(agent, folder)
-            self._look(state, force=bool(state.pending) or state.unsure, locked=True)
+            if state.pending or state.unsure:
+                self._look(state, force=True, locked=True)
         if state.pending:
             self._adopt(state)
         return state

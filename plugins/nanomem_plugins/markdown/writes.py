@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nanomem_core.errors import CorruptionError, InputError
@@ -16,9 +16,14 @@ from nanomem_core.records import Record
 from .document import Document, digest, parse_document, render_document
 from .edits import taken_up
 from .layout import Place, document_path, is_plain_id, place_of
+from .manifest import FILE, parse_manifest
 from .state import AgentState, Held, Read
 
-__all__ = ["adoption", "document_writes", "erasure"]
+__all__ = ["Note", "adoption", "document_writes", "erasure"]
+
+Note = dict[str, Any]
+"""What the journal says of a commit beside the files, so that whoever follows it need not parse them: in ``records``
+for each id what `Held.to_dict` gives, or None for a file that somebody removed."""
 
 
 def document_writes(
@@ -28,8 +33,8 @@ def document_writes(
     deletes: Iterable[str],
     now: float,
     updated: Mapping[str, float] | None = None,
-) -> list[Write]:
-    """The writes of a commit that has `puts` and `deletes`; their order is that of the puts.
+) -> tuple[list[Write], Note]:
+    """The writes and the note of a commit that has `puts` and `deletes`; their order is that of the puts.
 
     A value of a declared chain that is no longer the newest moves to ``history``, and back when it is the newest again.
 
@@ -43,29 +48,31 @@ def document_writes(
     return composer.compose({record.id: record for record in puts}, list(deletes), {})
 
 
-def adoption(state: AgentState, read: Read, now: float) -> tuple[list[Write], dict[str, object]]:
+def adoption(state: AgentState, read: Read, now: float) -> tuple[list[Write], Note]:
     """The writes and the note of a commit that takes up what is pending. The edited files are not written."""
     taken, kept = taken_up(state.pending, state.held, state.tip, now)
-    writes = _Composer(state, read, now, {}).compose(kept, [id for id, held in taken.items() if held is None], taken)
-    adopted = {id: None if held is None else _edit(held) for id, held in taken.items()}
-    return writes, {"adopted": adopted}
+    gone = [id for id, held in taken.items() if held is None]
+    if len(gone) == len(taken) == len(state.held) and read(state.state_path) is None:
+        # Somebody removed the agent, folder and all. What was computed before must not bring it back.
+        manifest = parse_manifest(read(FILE), FILE).next(now)
+        return [*_beside(state), Replace(FILE, manifest.encode())], {"records": dict.fromkeys(gone)}
+    return _Composer(state, read, now, {}).compose(kept, gone, taken)
 
 
 def erasure(state: AgentState) -> list[Write]:
     """The removal of every file of an agent that this store or DeerMem could have written."""
     paths = dict.fromkeys([*(held.path for held in state.held.values()), *_readable(state)])
-    beside = (state.edits_path, state.audit_path, state.usage_path, state.state_path)
-    return [Remove(path) for path in (*paths, *beside)]
+    return [*map(Remove, paths), *_beside(state)]
+
+
+def _beside(state: AgentState) -> list[Remove]:
+    """The removal of what lies beside the records, so that the numbers of the scope begin anew."""
+    return [Remove(path) for path in (state.edits_path, state.audit_path, state.usage_path, state.state_path)]
 
 
 def _readable(state: AgentState) -> list[str]:
     """Files that hold, or held, a record of the agent although they can't be read now."""
     return [path for path, bad in state.bad.items() if bad.id is not None]
-
-
-def _edit(held: Held) -> dict[str, Any]:
-    said = {} if held.updated is None else {"updated": held.updated}
-    return {"path": held.path, "digest": held.digest, "birth": held.birth, "record": held.record.to_dict(), **said}
 
 
 class _Composer:
@@ -75,10 +82,13 @@ class _Composer:
         self.now = now
         self.updated = updated
         self.writes: dict[str, Write] = {}
+        self.records: dict[str, dict[str, Any] | None] = {}
         self.folded: dict[str, str] = {}
         self.last_birth = max(state.last_birth, time.time_ns() // 1000 - 1)
 
-    def compose(self, puts: dict[str, Record], deletes: list[str], taken: dict[str, Held | None]) -> list[Write]:
+    def compose(
+        self, puts: dict[str, Record], deletes: list[str], taken: dict[str, Held | None]
+    ) -> tuple[list[Write], Note]:
         """Writes for the documents of `puts`, the removal of `deletes`, and whatever moves for it."""
         state = self.state
         after = dict(puts)
@@ -96,12 +106,13 @@ class _Composer:
         for id in newest.members:
             if id not in after:
                 self._move(id, newest)
-        for held in taken.values():
+        for id, held in taken.items():
             # An edited file stays where it is until it is written next.
             if held is not None:
                 self.writes.pop(held.path, None)
+            self.records[id] = None if held is None else held.to_dict()
         self._side_files(puts, deletes, taken)
-        return list(self.writes.values())
+        return list(self.writes.values()), {"records": self.records}
 
     def _birth(self) -> int:
         self.last_birth += 1
@@ -152,11 +163,12 @@ class _Composer:
             document = parse_document(data, state.owner)
         if path in state.bad and record.kind != "purged":
             raise self._refusal(record.id)
-        state.fresh[digest(data)] = document
         if old is not None and old.path != path:
             self.writes[old.path] = Remove(old.path)
         self._remove_bad(record.id)
         self.writes[path] = Replace(path, data)
+        held = Held(document.record, document.birth, path, digest(data), updated=document.updated_at)
+        self.records[record.id] = held.to_dict()
         self.folded[path.lower()] = record.id
 
     def _checked(self, data: bytes, record: Record, path: str) -> Document | None:
@@ -190,6 +202,7 @@ class _Composer:
             return
         self.writes[held.path] = Remove(held.path)
         self.writes[path] = Replace(path, content)
+        self.records[id] = replace(held, path=path).to_dict()
 
     def _is_bad(self, id: str) -> bool:
         return any(bad.id == id for bad in self.state.bad.values())
@@ -219,7 +232,7 @@ class _Composer:
             if known is None or held.own:
                 edits.pop(id, None)
             if known is not None:
-                edits[id] = _edit(held)
+                edits[id] = held.to_dict()
         if edits != state.edits:
             if edits:
                 self.writes[state.edits_path] = Replace(state.edits_path, _json(edits))

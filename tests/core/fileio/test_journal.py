@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import importlib
 import itertools
 import json
 import multiprocessing
 import os
 import random
 import struct
+import sys
 import zlib
 
 import pytest
@@ -17,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nanomem_core.errors import CorruptionError, FormatError, InputError, StorageError
+from nanomem_core.fileio import boots
 from nanomem_core.fileio.journal import Append, Journal, Remove, Replace
 from nanomem_core.fileio.journal_format import ENTRY, Header
 from nanomem_core.fileio.locks import Lock
@@ -46,6 +49,11 @@ def files(journal):
 def on_disk(root):
     found = {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
     return {path: data for path, data in found.items() if path in FILES}
+
+
+def start_anew(monkeypatch):
+    """Let the system look as if it was started anew, so that power may have been lost."""
+    monkeypatch.setattr(boots, "boot_id", lambda: b"the boot after..")
 
 
 def commit(journal, *writes):
@@ -492,13 +500,57 @@ def test_a_reader_sees_the_whole_commit_before_its_files_are_written(root, monke
     commit(writer, Append("a/log", 1, b"2"), Replace("a/state", b"2"), Replace("b/deep/er", b"2"))
     assert on_disk(root) == {"a/log": b"1", "a/state": b"1"}
     assert reader.load(lambda: ["a/log"]) == {"a/log": b"12", "a/state": b"2", "b/deep/er": b"2"}
-    assert reader.touched() == {"a/log": True, "a/state": True, "b/deep/er": True}
+    assert reader.ahead() == {"a/log": True, "a/state": True, "b/deep/er": True}
     monkeypatch.undo()
     opened(root).recover()
     assert on_disk(root) == files(reader)
 
 
-def test_what_the_journal_no_longer_holds_survives_a_crash_while_an_append_is_mended(root, tmp_path):
+def test_a_file_that_somebody_removes_while_the_system_runs_does_not_come_back(root):
+    commit(opened(root), Replace("a/state", b"1"), Replace("b/deep/er", b"1"))
+    (root / "a/state").unlink()
+    assert files(opened(root)) == {"b/deep/er": b"1"}
+    assert opened(root).read("a/state") is None
+    opened(root).recover()
+    assert on_disk(root) == {"b/deep/er": b"1"}
+
+
+def test_the_first_writer_after_a_boot_writes_what_is_missing_and_settles(root, monkeypatch):
+    commit(opened(root), Replace("a/state", b"1"), Replace("b/deep/er", b"1"))
+    (root / "a/state").unlink()
+    (root / "b/deep/er").write_bytes(b"")
+    start_anew(monkeypatch)
+    reader = opened(root)
+    assert files(reader) == files(reader) == {"a/state": b"1", "b/deep/er": b"1"}
+    opened(root).recover()
+    assert on_disk(root) == {"a/state": b"1", "b/deep/er": b"1"}
+    assert os.path.getsize(reader.path) == Header.size
+    (root / "a/state").unlink()
+    opened(root).recover()
+    assert on_disk(root) == files(reader) == {"b/deep/er": b"1"}
+
+
+def test_where_the_system_does_not_tell_its_boots_each_first_call_looks_at_every_file(root, monkeypatch):
+    monkeypatch.setattr(boots, "boot_id", lambda: boots.UNKNOWN)
+    journal = opened(root)
+    for number in (1, 2):
+        commit(journal, Replace("a/state", b"%d" % number))
+    for _ in range(2):
+        (root / "a/state").write_bytes(b"")
+        assert files(opened(root)) == {"a/state": b"2"}
+        opened(root).recover()
+        assert on_disk(root) == {"a/state": b"2"}
+    assert os.path.getsize(journal.path) > Header.size
+
+
+def test_the_boot_is_that_of_the_system():
+    importlib.reload(boots)  # tests of losses of power put another one in its place
+    assert (boots.boot_id() == boots.UNKNOWN) == (sys.platform != "linux")
+    assert boots.boot_id() == boots.boot_id()
+    assert len(boots.boot_id()) == 16
+
+
+def test_what_the_journal_no_longer_holds_survives_a_crash_while_an_append_is_mended(root, tmp_path, monkeypatch):
     journal = opened(root)
     commit(journal, Append("a/log", 0, LONG))
     journal.settle()
@@ -506,6 +558,7 @@ def test_what_the_journal_no_longer_holds_survives_a_crash_while_an_append_is_me
     hole = bytearray(LONG + LONG)
     hole[len(LONG) + 100 : len(LONG) + 600] = bytes(500)
     (root / "a/log").write_bytes(hole)
+    start_anew(monkeypatch)
     with DiskRecorder(root) as disk:
         opened(root).recover()
     for length in range(len(disk.operations) + 1):
@@ -660,6 +713,7 @@ def test_an_entry_that_leads_outside_is_refused(root, tmp_path, monkeypatch):
         patch.setattr(Journal, "_prepare", lambda self, write: None)
         patch.setattr(Journal, "_apply", lambda self, write: None)
         commit(journal, Replace("../outside", b"x"))
+    start_anew(monkeypatch)
     with pytest.raises(CorruptionError, match="no store gives"):
         opened(root).recover()
     assert not (tmp_path / "outside").exists()
@@ -714,10 +768,11 @@ def test_processes_lose_nothing_and_readers_see_whole_commits(root):
 
 def read_from_documentation(data):
     """Origin, base head and entries of a journal: written from ``docs/reference/formats/journal.md``."""
-    magic, origin, generation, base, _, _, crc = struct.unpack_from("<8s16s16sQ16sQI", data)
+    magic, origin, generation, base, _, _, boot, crc = struct.unpack_from("<8s16s16sQ16sQ16sI", data)
     assert magic == b"NMJRNL1\n"
-    assert crc == zlib.crc32(data[:72] + bytes(4))
-    found, at = [], 76
+    assert boot == boots.boot_id()
+    assert crc == zlib.crc32(data[:88] + bytes(4))
+    found, at = [], 92
     while at < len(data):
         magic, mark, length, head, crc, zero = struct.unpack_from("<4sIQQII", data, at)
         body = data[at + 32 : at + 32 + length]

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
-from nanomem_core.errors import LockTimeoutError
+from nanomem_core.columns import MemoryColumns
+from nanomem_core.errors import ConflictError, LockTimeoutError
 from nanomem_core.fileio.journal import Journal
 from nanomem_core.fileio.locks import Lock
-from nanomem_plugins.markdown import shown
+from nanomem_core.memory import Memory
+from nanomem_core.registry.manager import PluginManager
+from nanomem_plugins.markdown import shown, state
 from nanomem_plugins.markdown.state import AgentState
 from nanomem_plugins.markdown.storage import MarkdownStorage
+from tests.memories import CountingEmbedder
 
-from .material import ANN, edit, fact_path
+from .material import ANN, edit, fact_path, write_fact
 
 OWNER = {"user_id": "ann", "agent_name": "default"}
 
@@ -49,6 +54,64 @@ def counted(monkeypatch, owner, name):
 
     monkeypatch.setattr(owner, name, counting)
     return calls
+
+
+def look_no_more(storage, monkeypatch):
+    """Look for edits once; the time for the next look never comes."""
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    storage.reload(**OWNER)
+
+
+def test_a_load_of_what_is_in_memory_lists_and_opens_no_fact_file(storage, monkeypatch):
+    fill(storage, 50)
+    look_no_more(storage, monkeypatch)
+    before = storage.load(**OWNER)
+    listings, read = counted(monkeypatch, state, "find_files"), counted(monkeypatch, Path, "read_bytes")
+    assert storage.load(**OWNER) == before
+    assert listings == []
+    assert [path for (path,) in read if path.suffix == ".md"] == []
+
+
+def test_of_10_000_facts_the_one_that_changed_is_all_that_is_written_and_indexed(storage, root, monkeypatch):
+    for number in range(10_000):
+        write_fact(root, f"f{number:03}", content=f"Fact {number}", title=f"Fact {number}")
+    look_no_more(storage, monkeypatch)
+    storage.upsert_fact({"id": "first", "content": "The first of this store"}, **OWNER)
+    embedder = CountingEmbedder()
+    memory = Memory(storage, embedder, taggers=(), plugins=PluginManager(), user="ann")
+    assert memory.search("Fact 77", 1)[0].text == "Fact 77"
+    embedder.encoded.clear()
+    fact = storage.get_fact("f077", **OWNER)
+    listings, read = counted(monkeypatch, state, "find_files"), counted(monkeypatch, Path, "read_bytes")
+    replaced, followed = counted(monkeypatch, os, "replace"), counted(monkeypatch, MemoryColumns, "apply")
+
+    def written():
+        return [Path(new) for _, new in replaced if str(new).endswith(".md")]
+
+    storage.apply_changes({"upserts": [{**fact, "confidence": 0.75}]}, **OWNER)
+    assert written() == [fact_path(root, "f077")]
+    storage.apply_changes({"upserts": [{**fact, "revision": 2, "content": "Changed"}]}, **OWNER)
+    [old] = [record for record in storage.scan(ANN) if record.text == "Fact 77"]
+    assert written()[1:] == [fact_path(root, old.id, place="history"), fact_path(root, "f077")]
+    assert {path.stem for (path,) in read if path.suffix == ".md"} == {"f077", old.id}
+    assert memory.search("Changed", 1)[0].text == "Changed"
+    assert [[record.id for record in commit.records] for _, commit in followed] == [["f077"], [old.id, "f077"]]
+    assert embedder.encoded == ["Changed"]
+    assert listings == []
+
+
+def test_a_write_of_another_agent_leaves_what_is_in_memory_of_this_one(storage, monkeypatch):
+    fill(storage, 50)
+    look_no_more(storage, monkeypatch)
+    before, columns = listed(storage), storage.columns(ANN).source
+    storage.upsert_fact({"id": "new", "content": "New"}, user_id="ann", agent_name="other")
+    made, read = counted(monkeypatch, shown, "fact_of"), counted(monkeypatch, Path, "read_bytes")
+    listings = counted(monkeypatch, state, "find_files")
+    assert listed(storage) == before
+    assert storage.columns(ANN).source is columns
+    assert made == listings == []
+    assert [path for (path,) in read if path.suffix == ".md"] == []
 
 
 @pytest.mark.parametrize("count", [1, 300])
@@ -170,3 +233,70 @@ def test_a_writer_looks_for_edits_before_it_has_the_lock(storage, root, monkeypa
     assert free
     assert all(free)
     assert storage.get(ANN, "f001").text == "Changed"
+
+
+def test_who_follows_the_commits_of_others_parses_no_document(storage, root, monkeypatch):
+    fill(storage, 5)
+    listed(storage)
+    with MarkdownStorage(root) as other:
+        other.upsert_fact({"id": "new", "content": "New", "topics": ["b"], "notes": {"y": 1}}, **OWNER)
+        other.upsert_fact({"id": "f001", "content": "Changed"}, None, 1, **OWNER)
+        parsed = counted(monkeypatch, state, "parse_document")
+        assert listed(storage) == listed(other)
+        assert list(storage.scan(ANN)) == list(other.scan(ANN))
+        assert parsed == []
+
+
+def test_a_commit_that_comes_during_a_look_for_edits_is_none_and_no_second_look_is_taken(storage, root, monkeypatch):
+    fill(storage, 5)
+    listed(storage)
+    real, sweeps = AgentState.sweep, []
+    with MarkdownStorage(root) as other:
+        listed(other)
+
+        def sweep(state, *arguments):
+            sweeps.append(state)
+            if len(sweeps) == 1:
+                other.upsert_fact({"id": "new", "content": "New"}, **OWNER)
+                other.delete_fact("f002", **OWNER)
+            return real(state, *arguments)
+
+        monkeypatch.setattr(AgentState, "sweep", sweep)
+        storage.reload(**OWNER)
+        assert [fact["id"] for fact in listed(storage)] == ["f000", "f001", "f003", "f004", "new"]
+        assert len(sweeps) == 1
+        assert storage.head(ANN) == other.head(ANN) == 3
+
+
+def test_an_edit_during_a_look_at_a_file_that_is_also_committed_is_seen_by_the_next_one(storage, root, monkeypatch):
+    fill(storage, 2)
+    listed(storage)
+    real = AgentState.sweep
+    with MarkdownStorage(root) as other:
+
+        def sweep(state, *arguments):
+            monkeypatch.setattr(AgentState, "sweep", real)
+            other.upsert_fact({"id": "f001", "content": "Changed"}, None, 1, **OWNER)
+            edit(fact_path(root, "f001"), b"\nChanged\n", b"\nSeen to\n")
+            return real(state, *arguments)
+
+        monkeypatch.setattr(AgentState, "sweep", sweep)
+        storage.reload(**OWNER)
+    storage.reload(**OWNER)
+    assert [fact["content"] for fact in listed(storage)] == ["Fact 0", "Seen to"]
+    chain = storage.get(ANN, "f001").chain
+    assert sorted(one.text for one in storage.scan(ANN) if one.chain == chain) == ["Changed", "Fact 1", "Seen to"]
+
+
+def test_a_write_of_one_fact_looks_at_no_other_file(storage, root, monkeypatch):
+    fill(storage, 5)
+    later = time.monotonic() + 60
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    listings = counted(monkeypatch, state, "find_files")
+    storage.upsert_fact({"id": "f001", "content": "Changed"}, None, 1, **OWNER)
+    storage.delete_fact("f002", None, 1, **OWNER)
+    assert listings == []
+    edit(fact_path(root, "f003"), b"\nFact 3\n", b"\nSeen to\n")
+    with pytest.raises(ConflictError):
+        storage.upsert_fact({"id": "f003", "content": "Mine"}, None, 1, **OWNER)
+    assert storage.get(ANN, "f003").text == "Seen to"

@@ -118,6 +118,28 @@ def test_facts_of_version_1_are_never_lost_by_undoing_the_commit_that_moved_them
     assert kept
 
 
+def test_facts_of_version_1_outlive_an_undoing_that_is_killed_twice(root, tmp_path):
+    user = interrupt(root, expectedRevision=0)
+    (user / ".recovery" / OPERATION / "memory.json").unlink()
+    v1 = {"version": "1.0", "facts": [{"id": "fact_7", "content": "precious"}]}
+    (user / "memory.json").write_text(json.dumps(v1))
+    expected = {"fact_1": "old one", "fact_3": "old three", "fact_7": "precious"}
+    with DiskRecorder(root) as disk, opened(root) as storage:
+        assert texts(storage) == expected
+    for length in range(0, len(disk.operations) + 1, 1 if full_run() else 4):
+        for loss in ("none", "all"):
+            other, third = tmp_path / f"{length} {loss}", tmp_path / f"{length} {loss} again"
+            disk.state(length, loss).write_to(other)
+            with DiskRecorder(other) as second, opened(other) as storage:
+                assert texts(storage) == expected
+            second.state(len(second.operations) // 2, loss).write_to(third)
+            with opened(third) as storage:
+                assert texts(storage) == expected
+                assert storage.check() == []
+                storage.commit(ANN, [Put(fact("a"))])
+            assert not (third / "users/ann/.recovery").exists()
+
+
 @pytest.mark.parametrize(
     "fields",
     [
@@ -153,12 +175,16 @@ def test_a_journal_that_is_no_json_is_damage(root):
         storage.commit(ANN, [Put(fact("a"))])
 
 
-def test_copies_that_no_journal_speaks_of_go_with_the_next_compaction(root):
+@pytest.mark.parametrize("write", ["commit", "compact"])
+def test_copies_that_no_journal_speaks_of_go_with_the_next_write(root, write):
     user = interrupt(root)
     (user / ".memory.journal.json").unlink()
     (user / ".memory.json.0123456789abcdef0123456789abcdef.tmp").write_bytes(b"zebra")
     with opened(root) as storage:
-        storage.get(ANN, "fact_1")
-        assert storage.compact() > 0
-    assert not (user / ".recovery").exists()
-    assert not list(user.glob(".*.tmp"))
+        if write == "commit":
+            storage.commit(ANN, [Put(fact("a"))])
+        else:
+            storage.compact()
+        assert not (user / ".recovery").exists()
+        assert not list(user.glob(".*.tmp"))
+        assert texts(storage)["fact_1"] == "new one"

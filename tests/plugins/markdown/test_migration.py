@@ -19,6 +19,7 @@ from nanomem_core.memory import Memory
 from nanomem_core.records import Record, Scope
 from nanomem_core.registry.manager import PluginManager
 from nanomem_core.testing.fakes import HashEmbedder
+from nanomem_core.testing.samples import bytes_below
 from nanomem_plugins.markdown.storage import MarkdownStorage
 
 from .material import fact_path, failing_from, write_fact
@@ -165,6 +166,9 @@ def test_odd_facts_stay_behind_and_are_told_of_while_good_ones_move(root: Path) 
         assert len(report.refused) == len(odd)
         assert report.refused[3].startswith("memory.json: facts[4]: id: ")
         assert contents(store) == {"good": "text of good", "also-good": "text of also-good"}
+    with MarkdownStorage(root) as store:
+        assert contents(store) == {"good": "text of good", "also-good": "text of also-good"}
+        assert store.migrate_user("ann").state == "current"
     kept = json.loads((root / "users/ann/.nanomem/migration.json").read_bytes())
     assert [item["fact"] for item in kept["refused"]] == odd
     assert path.with_name("memory.json.v1.bak").read_bytes() == before
@@ -374,6 +378,40 @@ def test_facts_may_be_sent_to_another_agent(root: Path) -> None:
         done = store.migrate(user_id="ann", agent_name="coder")
         assert (done["migrated"], done["fromVersion"], done["toVersion"]) == (True, "1.0", "2.0")
         assert (contents(store), contents(store, "coder")) == ({}, {"a": "text of a"})
+
+
+def test_a_user_that_can_not_be_migrated_is_told_of_beside_the_damage_of_others(root: Path) -> None:
+    path = write(root, v1([v1_fact("a")]))
+    path.with_name("memory.json.v1.bak").write_text("another")
+    write(root, "no object", user="bob")
+    for options in ({}, {"read_only": True}):
+        with MarkdownStorage(root, **options) as store:
+            found = {Path(damage.path): damage for damage in store.check()}
+            assert found.keys() == {path.parent, root / "users/bob/memory.json"}
+            assert not any(damage.lost for damage in found.values())
+            expected = "nanomem migrate markdown" if options else "move it away"
+            assert expected in found[path.parent].what
+
+
+@pytest.mark.parametrize(("agent", "other"), [("default", "coder"), ("coder", "default")])
+def test_what_a_migration_kept_goes_when_the_agent_is_erased(root: Path, agent: str, other: str) -> None:
+    def left() -> set[str]:
+        found = [path for path, content in bytes_below(root) if b"zebra" in content]
+        return {path.relative_to(root / "users/ann").as_posix() for path in found}
+
+    write(root, v1([v1_fact("a", "zebra"), v1_fact("b.c", "zebra")], workContext="Boats"))
+    write(root, v1([v1_fact("d", "zebra")]), agent="coder")
+    folders = {"default": "agents/__default__/", "coder": "agents/coder/"}
+    with MarkdownStorage(root) as store:
+        assert store.migrate_user("ann").moved == 2
+        kept = {"memory.json.v1.bak", "agents/coder/memory.json.v1.bak", ".nanomem/migration.json"}
+        assert left() >= kept
+        store.erase(Scope("ann", agent))
+        assert {path for path in left() if not path.startswith(folders[other])} == set()
+        assert len(contents(store, other)) == 1
+        assert store.get_summaries(user_id="ann")["user"]["workContext"]["summary"] == "Boats"
+        store.erase(Scope("ann", other))
+    assert left() == set()
 
 
 def test_nobody_is_not_migrated(root: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import multiprocessing
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,9 @@ from nanomem_core.fileio import atomic
 from nanomem_core.memory import Memory
 from nanomem_core.records import Record, Scope
 from nanomem_core.registry.manager import PluginManager
+from nanomem_core.testing import DiskRecorder
+from nanomem_core.testing.disk import LOSSES, Loss
+from nanomem_core.testing.samples import full_run
 from nanomem_plugins.lexical.embedder import LexicalEmbedder
 from nanomem_plugins.markdown.files import find_files
 from nanomem_plugins.markdown.storage import MarkdownStorage
@@ -86,11 +90,12 @@ def test_memory_json_has_exactly_five_keys_and_no_fact(store: MarkdownStorage, r
 
 
 def test_a_file_names_its_user_and_agent_and_has_its_title_as_heading(store: MarkdownStorage, root: Path) -> None:
-    put(store, "a", "first line\nsecond", agent_name="Research-Agent")
-    text = fact_path(root, "a", agent="research-agent").read_text()
-    assert "user_id: ann\n" in text
-    assert "agent_name: research-agent\n" in text
-    assert "\n# first line\n" in text
+    for id, title, heading in (("a", {}, "first line"), ("b", {"title": "Mine"}, "Mine")):
+        fact = put(store, id, "first line\nsecond", agent_name="Research-Agent", **title)
+        text = fact_path(root, id, agent="research-agent").read_text()
+        assert "\nuser_id: ann\nagent_name: research-agent\n" in text
+        assert f"\n---\n\n# {heading}\n\nfirst line\nsecond\n" in text
+        assert fact["title"] == heading
 
 
 def test_saving_an_agents_facts_leaves_the_summaries_alone(store: MarkdownStorage) -> None:
@@ -121,7 +126,20 @@ def test_saving_what_was_loaded_writes_nothing(store: MarkdownStorage, root: Pat
     assert tree(root) == before
 
 
-@pytest.mark.parametrize("document", [{}, {"facts": None}, {"facts": [None]}, {"facts": {}}, None, [], {"facts": [{}]}])
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"facts": None},
+        {"facts": [None]},
+        {"facts": {}},
+        None,
+        [],
+        {"facts": [{}]},
+        {"facts": [{"id": "a.b", "content": "x"}]},
+        {"facts": [{"id": "b", "content": "x"}, {"id": "b", "content": "y"}]},
+    ],
+)
 def test_a_document_of_another_form_is_not_saved_and_facts_stay(
     store: MarkdownStorage, document: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -262,12 +280,15 @@ def test_point_operations_rebase_onto_a_newer_manifest_and_stale_facts_conflict(
 def test_an_unchanged_fact_is_neither_written_nor_counted(store: MarkdownStorage, root: Path) -> None:
     put(store, "a", topics=["x"])
     before, fact = tree(root), store.get_fact("a", **ANN)
+    journal = (root / "users/ann/.nanomem/journal").read_bytes()
     delta = store.upsert_fact(fact, expected_fact_revision=1, **ANN)
     assert (delta["revision"], delta["upsertedFacts"], delta["deletedFactIds"]) == (1, [], [])
     assert store.apply_changes({}, **ANN)["revision"] == 1
     same = store.get_summaries(user_id="ann")
     assert store.update_summaries({"user": same["user"]}, user_id="ann")["revision"] == 1
     assert tree(root) == before
+    assert (root / "users/ann/.nanomem/journal").read_bytes() == journal, "nobody is told of a commit"
+    assert store.head(SCOPE) == 1
 
 
 @pytest.mark.parametrize(
@@ -300,6 +321,8 @@ def test_an_invalid_fact_is_refused_and_nothing_is_written(
         store.apply_changes(
             {"upserts": [{"id": "new", "content": "fine"}, {"id": "bad", "content": "x", **wrong}]}, **ANN
         )
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        store.upsert_fact({"id": "bad", "content": "x", **wrong}, **ANN)
     assert tree(root) == before
 
 
@@ -341,6 +364,9 @@ def test_every_call_on_facts_names_an_agent_and_in_strict_scope_a_user(root: Pat
             lambda **scope: store.upsert_fact({"id": "a", "content": "x"}, **scope),
             lambda **scope: store.delete_fact("a", **scope),
             lambda **scope: store.apply_changes({}, **scope),
+            lambda user_id=None, **scope: store.search_facts(
+                "x", [{"userId": user_id, "agentName": scope["agent_name"]}]
+            ),
         ]
         for call in calls:
             for agent in (None, "", "a b", "abc\n", "ä"):
@@ -348,9 +374,19 @@ def test_every_call_on_facts_names_an_agent_and_in_strict_scope_a_user(root: Pat
                     call(user_id="ann", agent_name=agent)
             with pytest.raises(ValueError, match="user_id"):
                 call(agent_name="default")
-        for whole in (store.load, store.get_summaries, store.clear_all):
+        wholes: list[Callable[[], object]] = [
+            store.load,
+            store.reload,
+            store.get_summaries,
+            store.clear_all,
+            store.migrate,
+            lambda: store.update_summaries({}),
+        ]
+        for whole in wholes:
             with pytest.raises(ValueError, match="user_id"):
                 whole()
+        assert store.save({"facts": []}, agent_name="default") is False
+        assert store.users() == []
 
 
 def test_an_agents_name_is_the_same_in_any_case_and_the_default_has_two_names(store: MarkdownStorage) -> None:
@@ -419,6 +455,17 @@ def test_an_update_keeps_the_old_value_where_history_shows_it(store: MarkdownSto
     assert [(value.text, value.superseded) for value in values] == [("Works at Alder", True), ("Works at Birch", False)]
     assert ids(store) == ["a"]
     assert fact_path(root, values[0].id, place="history").exists()
+
+
+def test_every_byte_inside_a_content_comes_back(store: MarkdownStorage, root: Path) -> None:
+    content = "a\x0cb\x1cc\x85d\u2028e\u2029f\rg\r\nh\n\n# i\n---\nj"
+    put(store, "a", content, title="one\rtwo")
+    store.close()
+    with MarkdownStorage(root) as again:
+        fact = again.get_fact("a", **ANN)
+        assert (fact["content"], fact["title"]) == (content, "one two")
+        again.upsert_fact({**fact, "confidence": 0.9}, expected_fact_revision=1, **ANN)
+        assert again.get_fact("a", **ANN)["content"] == content
 
 
 def test_a_change_of_something_else_than_the_content_makes_no_history(store: MarkdownStorage) -> None:
@@ -506,7 +553,10 @@ def test_a_file_of_another_agent_or_name_is_set_apart_and_the_others_are_served(
     renamed.rename(renamed.with_name("new-name.md"))
     with MarkdownStorage(root) as store:
         assert [fact["id"] for fact in store.reload(**ANN)["facts"]] == ["good"]
-        assert {Path(damage.path).name for damage in store.quarantined()} == {"other.md", "new-name.md"}
+        assert {Path(damage.path).name: damage.what for damage in store.quarantined()} == {
+            "other.md": "agent_name: expected '__default__'; found 'somebody'",
+            "new-name.md": "id: expected 'new-name', the name of the file; found 'renamed'",
+        }
         assert store.rebuild_index() == {"supported": True, "indexed": 1, "failed": 2}
 
 
@@ -544,6 +594,22 @@ def test_at_the_cap_a_tie_favours_the_newest_and_a_person_goes_before_a_guess(ro
         assert ids(store) == ["a", "told"]
 
 
+def test_a_confidence_of_zero_is_the_least_and_not_taken_for_none(root: Path) -> None:
+    with MarkdownStorage(root, max_facts=3) as store:
+        for id, confidence in (("low", 0.3), ("zero", 0.0), ("none", None)):
+            put(store, id, **({} if confidence is None else {"confidence": confidence}))
+        assert "\nconfidence: 0.0\n" in fact_path(root, "zero").read_text()
+        assert store.list_facts({"confidence": 0.0}, **ANN) == [store.get_fact("zero", **ANN)]
+    with MarkdownStorage(root, max_facts=3) as store:
+        assert memory_over(store).context().splitlines() == [
+            "Facts:",
+            "- [context | 0.50] text of none",
+            "- [context | 0.30] text of low",
+            "- [context | 0.00] text of zero",
+        ]
+        assert store.upsert_fact({"id": "new", "content": "x"}, **ANN)["evictedFactIds"] == ["zero"]
+
+
 def test_an_update_is_not_capped(root: Path) -> None:
     with MarkdownStorage(root) as store:
         for id in "abc":
@@ -564,12 +630,17 @@ def test_what_was_evicted_may_be_written_again(root: Path) -> None:
 
 def test_creators_that_race_at_the_cap_never_exceed_it(root: Path) -> None:
     errors: list[BaseException] = []
+    stored: set[str] = set()
+    evicted: set[str] = set()
 
     def create(name: str) -> None:
         try:
             with MarkdownStorage(root, max_facts=5) as store:
                 for number in range(6):
-                    put(store, f"{name}{number}")
+                    delta = store.upsert_fact({"id": f"{name}{number}", "content": "x"}, **ANN)
+                    stored.update(fact["id"] for fact in delta["upsertedFacts"])
+                    evicted.update(delta.get("evictedFactIds", ()))
+                    assert len(ids(store)) <= 5
         except BaseException as error:
             errors.append(error)
 
@@ -581,6 +652,7 @@ def test_creators_that_race_at_the_cap_never_exceed_it(root: Path) -> None:
     assert not errors
     with MarkdownStorage(root) as store:
         assert len(ids(store)) == 5
+        assert set(ids(store)) == stored - evicted
         assert len(list(store.scan(SCOPE))) == 18
 
 
@@ -606,22 +678,23 @@ def test_hybrid_keeps_what_searches_find(root: Path) -> None:
 
 # Crashes and races.
 
+MIXED = {
+    "upserts": [{"id": "a", "content": "changed", "revision": 1}, {"id": "c", "content": "new"}],
+    "deletes": ["b"],
+    "summaries": {"user": {"topOfMind": {"summary": "Sailing"}}},
+}
+
+
+def everything(store: MarkdownStorage) -> tuple[Any, ...]:
+    texts = {fact["id"]: fact["content"] for fact in store.list_facts(**ANN)}
+    told = store.get_summaries(user_id="ann")
+    history = sorted(record.text for record in store.scan(SCOPE))
+    return texts, told["user"]["topOfMind"]["summary"], told["revision"], store.head(SCOPE), history
+
 
 def test_a_change_set_that_is_stopped_at_any_step_is_done_wholly_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changes = {
-        "upserts": [{"id": "a", "content": "changed", "revision": 1}, {"id": "c", "content": "new"}],
-        "deletes": ["b"],
-        "summaries": {"user": {"topOfMind": {"summary": "Sailing"}}},
-    }
-
-    def state(store: MarkdownStorage) -> tuple[Any, ...]:
-        texts = {fact["id"]: fact["content"] for fact in store.list_facts(**ANN)}
-        told = store.get_summaries(user_id="ann")
-        history = sorted(record.text for record in store.scan(SCOPE))
-        return texts, told["user"]["topOfMind"]["summary"], told["revision"], store.head(SCOPE), history
-
     old = ({"a": "text of a", "b": "text of b"}, "", 2, 2, ["text of a", "text of b"])
     new = ({"a": "changed", "c": "new"}, "Sailing", 3, 3, ["changed", "new", "text of a"])
     seen = []
@@ -633,14 +706,14 @@ def test_a_change_set_that_is_stopped_at_any_step_is_done_wholly_or_not_at_all(
             with monkeypatch.context() as patch:
                 count = failing_from(number, patch)
                 try:
-                    store.apply_changes(changes, **ANN)
+                    store.apply_changes(MIXED, **ANN)
                     acknowledged = True
                 except StorageError:
                     acknowledged = False
                 with MarkdownStorage(root) as reader:
-                    seen.append(state(reader))
+                    seen.append(everything(reader))
         with MarkdownStorage(root) as again:
-            assert state(again) == seen[-1] == (new if acknowledged else old)
+            assert everything(again) == seen[-1] == (new if acknowledged else old)
             again.compact()
             assert [path for path in root.rglob("*") if ".tmp" in path.name] == []
         if next(count) <= number:
@@ -648,6 +721,35 @@ def test_a_change_set_that_is_stopped_at_any_step_is_done_wholly_or_not_at_all(
     assert seen[0] == old
     assert seen[-1] == new
     assert len(seen) > 10
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_kill_or_a_power_cut_at_any_step_leaves_a_change_set_whole_or_not_at_all(tmp_path: Path, loss: Loss) -> None:
+    root = tmp_path / "memory"
+    root.mkdir()
+    with DiskRecorder(root) as disk, MarkdownStorage(root) as store:
+        put(store, "a")
+        put(store, "b")
+        old, before = everything(store), len(disk.operations)
+        store.apply_changes(MIXED, **ANN)
+        new, after = everything(store), len(disk.operations)
+    assert old[:3] == ({"a": "text of a", "b": "text of b"}, "", 2)
+    assert new[:3] == ({"a": "changed", "c": "new"}, "Sailing", 3)
+    seen = []
+    for length in range(before, len(disk.operations) + 1, 1 if full_run() else 2):
+        place = tmp_path / str(length)
+        disk.state(length, loss).write_to(place)
+        for _ in range(2):
+            with MarkdownStorage(place) as store:
+                seen.append(everything(store))
+                assert seen[-1] in ((new,) if length >= after else (old, new))
+                assert store.check() == []
+                store.compact()
+                files = [path for path in place.rglob("*") if path.is_file()]
+                assert len([path for path in files if path.suffix == ".md"]) == len(list(store.scan(SCOPE)))
+                assert [path for path in files if ".tmp" in path.name] == []
+    assert seen[0] == old
+    assert seen[-1] == new
 
 
 @pytest.mark.parametrize(
@@ -731,31 +833,51 @@ def test_a_create_that_races_a_clear_comes_before_or_after_it(root: Path) -> Non
 
 
 def test_what_is_exported_cleared_and_imported_is_the_same(store: MarkdownStorage) -> None:
-    put(
-        store,
-        "a",
-        "Prefers tea\n\nwith milk",
-        title="Drinks",
-        category="knowledge",
-        confidence=0.0,
-        topics=["tea"],
-        source="thread_1",
-        lastConfirmedAt="2026-01-01T00:00:00Z",
-        confirmationCount=3,
-        expected_valid_days=30,
-        sourceError="said coffee",
-        consolidatedFrom=["x"],
-        createdAt="2025-01-01T00:00:00.123456Z",
-        mood={"deep": [1, None, 0.5]},
-    )
+    given = {
+        "id": "a",
+        "content": "Prefers tea\n\nwith milk",
+        "title": "Drinks",
+        "category": "other",
+        "categoryExtension": "knowledge",
+        "confidence": 0.0,
+        "topics": ["tea"],
+        "source": {"type": "conversation", "threadId": "thread_1"},
+        "lastConfirmedAt": "2026-01-01T00:00:00Z",
+        "confirmationCount": 3,
+        "expected_valid_days": 30,
+        "sourceError": "said coffee",
+        "consolidatedFrom": ["x"],
+        "createdAt": "2025-01-01T00:00:00.123456Z",
+        "mood": {"deep": [1, None, 0.5]},
+    }
+    put(store, **given)
     put(store, "b", source={"type": "import", "threadId": None, "url": "x"})
     put(store, "c", createdAt="2025-01-01T00:00:00Z")
     store.upsert_fact({"id": "c", "content": "changed"}, expected_fact_revision=1, **ANN)
     before = store.load(**ANN)
+    assert before["facts"][0].items() >= given.items()
     assert before["facts"][2]["updatedAt"] > "2026"
     store.clear_all(user_id="ann")
     assert store.save(json.loads(json.dumps(before)), **ANN)
     assert store.load(**ANN)["facts"] == before["facts"]
+
+
+def test_what_a_memory_exported_is_the_same_after_clearing_and_importing(store: MarkdownStorage, root: Path) -> None:
+    given = {"expected_valid_days": 30, "confirmationCount": 3, "title": "Drinks", "mood": {"deep": [1]}}
+    put(store, "a", "first", source="thread_1", **given)
+    store.upsert_fact({**store.get_fact("a", **ANN), "content": "second"}, expected_fact_revision=1, **ANN)
+    memory = memory_over(store)
+    before, values = store.load(**ANN)["facts"], [value.text for value in memory.history(id="a")]
+    assert before[0].items() >= given.items()
+    assert before[0]["source"] == {"type": "conversation", "threadId": "thread_1"}
+    memory.export(root.parent / "all.jsonl")
+    store.clear_all(user_id="ann")
+    assert ids(store) == []
+    memory.import_(root.parent / "all.jsonl")
+    untimed = [{key: value for key, value in fact.items() if key != "updatedAt"} for fact in before]
+    found = store.load(**ANN)["facts"]
+    assert [{key: value for key, value in fact.items() if key != "updatedAt"} for fact in found] == untimed
+    assert [value.text for value in memory.history(id="a")] == values == ["first", "second"]
 
 
 def test_importing_an_older_export_over_newer_facts_restores_them(store: MarkdownStorage) -> None:
@@ -782,6 +904,12 @@ def test_a_search_finds_what_every_spelling_of_a_question_asks_for(store: Markdo
         assert hits[0]["matchType"] == "text"
     assert store.search_facts("note number 299", [SCOPE], 1)[0]["fact"]["id"] == "n299"
     assert len(store.search_facts("note", [SCOPE], 400, "fts5")) == 300
+    assert len(store.search_facts("note port", [SCOPE], 400, "text")) == 301
+    put(store, "rule", "Of what is said in passing make a note that is short, and keep it", category="constraint")
+    assert store.search_facts("note", [SCOPE], 1, "text")[0]["fact"]["id"] != "rule"
+    for mode in ("text", "vector", "hybrid"):
+        hits = store.search_facts("note", [SCOPE], 1, mode, {"category": "constraint", "confidence": 0.5})
+        assert [hit["fact"]["id"] for hit in hits] == ["rule"], "chosen before the cut"
     assert store.search_facts("", [SCOPE]) == []
 
 
@@ -802,6 +930,33 @@ def test_a_search_sees_the_asked_scopes_only_and_forgets_what_is_deleted(store: 
     assert [hit["fact"]["content"] for hit in store.search_facts("white", [SCOPE], 10, "text")] == ["red wine"]
     store.delete_fact("a", **ANN)
     assert found(SCOPE, bob) == ["black tea"]
+
+
+def test_a_search_needs_no_file_of_those_it_derives_and_makes_damaged_ones_anew(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with MarkdownStorage(root) as store:
+        put(store, "a", "green tea")
+        put(store, "b", "red wine")
+        assert [hit["fact"]["id"] for hit in store.search_facts("tea", [SCOPE], 1)] == ["a"]
+    derived = [path for path in (root / ".derived").iterdir() if path.suffix in (".json", ".bin")]
+    assert {path.suffix for path in derived} == {".json", ".bin"}
+    for path in derived:
+        path.write_bytes(b"\xff" * 100)
+    real = os.open
+
+    def full(path: Any, flags: int, *arguments: Any, **options: Any) -> int:
+        if ".derived" in str(path) and flags & (os.O_WRONLY | os.O_RDWR):
+            raise OSError(28, "No space left on device")
+        return real(path, flags, *arguments, **options)
+
+    with monkeypatch.context() as patch, MarkdownStorage(root) as store:
+        patch.setattr(os, "open", full)
+        for mode in ("text", "vector", "hybrid"):
+            assert [hit["fact"]["id"] for hit in store.search_facts("tea", [SCOPE], 1, mode)] == ["a"]
+    with MarkdownStorage(root) as store:
+        assert [hit["fact"]["id"] for hit in store.search_facts("tea", [SCOPE], 1)] == ["a"]
+    assert [path for path in derived if b"\xff" * 100 in path.read_bytes()] == []
 
 
 @pytest.mark.parametrize("wrong", [{"mode": "magic"}, {"top_k": -1}, {"scopes": ["ann"]}])

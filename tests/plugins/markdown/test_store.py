@@ -1,10 +1,12 @@
 """Commits as DeerMem sees them, what they cost, who waits for whom, and what stays when things go wrong."""
 
+import gc
 import json
 import multiprocessing
 import os
 import threading
 import time
+import weakref
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -176,14 +178,28 @@ def test_the_commit_of_another_process_costs_what_it_changed(root, monkeypatch):
         assert_columns_agree(second, ANN)
 
 
-def test_the_users_in_memory_are_bounded(storage, root):
-    for number in range(100):
-        storage.commit(Scope(f"user{number}"), [Put(fact("a"))])
-        storage.columns(Scope(f"user{number}"))
+def test_10_000_users_that_are_touched_leave_locks_and_records_of_few_in_memory(storage, root, monkeypatch):
+    locks = []
+    real = Lock.__init__
+
+    def counting(lock, *arguments):
+        real(lock, *arguments)
+        locks.append(weakref.ref(lock))
+
+    monkeypatch.setattr(Lock, "__init__", counting)
+    for number in range(10_000):
+        scope = Scope(f"user{number}")
+        if number < 100:
+            storage.commit(scope, [Put(fact("a"))])
+        storage.columns(scope)
+    gc.collect()
+    assert len(locks) == 10_000
+    assert sum(lock() is not None for lock in locks) <= 64
     assert len(storage._users) <= 64
     assert len(storage._tables) <= 64
     assert storage.get(Scope("user0"), "a").text == "text of a"
     assert len(storage.scopes()) == 100
+    assert len(list((root / "users").iterdir())) == 100, "who was only asked for has no folder"
 
 
 # Readers and writers.
@@ -206,6 +222,35 @@ def test_a_lock_that_is_kept_is_an_error_to_try_again_after(root):
                 storage.commit(ANN, [Put(fact("b"))])
             assert texts(storage) == {"a": "text of a"}
         storage.commit(ANN, [Put(fact("b"))])
+
+
+def test_a_user_whose_lock_is_kept_holds_up_nobody_else(root):
+    with opened(root, lock_timeout=0.0) as storage:
+        storage.commit(ANN, [Put(fact("a"))])
+        with Lock(root / "users/ann/.memory.lock"):
+            storage.commit(BOB, [Put(fact("b"))])
+            with pytest.raises(LockTimeoutError):
+                storage.commit(ANN, [Put(fact("b"))])
+        assert texts(storage, BOB) == {"b": "text of b"}
+
+
+def test_a_change_by_another_process_is_seen_though_times_and_sizes_stay_the_same(root, monkeypatch):
+    paths = [fact_path(root, "a"), root / "users/ann/memory.json"]
+    user = {"user_id": "ann", "agent_name": "default"}
+    now = 1_900_000_000.0
+    monkeypatch.setattr(time, "time", lambda: now)
+    with opened(root, check="second") as one, opened(root, check="second") as two:
+        one.upsert_fact({"id": "a", "content": "x", "topics": ["old"]}, **user)
+        assert two.load(**user)["facts"][0]["topics"] == ["old"]
+        before = [path.stat() for path in paths]
+        now += 1
+        one.upsert_fact({"id": "a", "content": "x", "topics": ["new"]}, None, 1, **user)
+        for path, info in zip(paths, before, strict=True):
+            os.utime(path, ns=(info.st_atime_ns, info.st_mtime_ns))
+        after = [path.stat() for path in paths]
+        assert [(i.st_size, i.st_mtime_ns) for i in before] == [(i.st_size, i.st_mtime_ns) for i in after]
+        assert two.load(**user)["facts"][0]["topics"] == ["new"]
+        assert two.load(**user) == one.load(**user)
 
 
 def test_a_reader_sees_change_sets_whole_while_they_are_written(storage, root):
