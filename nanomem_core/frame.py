@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -15,7 +15,7 @@ from .columns import Columns, kind_code
 from .errors import ConflictError
 from .filters import Filter
 from .insight import ChangeRow, find_changes
-from .records import Record, normalize_entity
+from .records import KINDS, Record, normalize_entity
 from .results import Entry, make_entry
 from .view import View
 
@@ -77,6 +77,14 @@ class Frame:
         codes = self.view.chains_of_entity(self.columns, normalize_entity(entity))
         mask[self.view.rows_of_chains(self.columns, codes)] = True
         return mask
+
+    def other_kinds(self) -> dict[str, int]:
+        """How many records there are of each kind that is not looked at, in the same scope, times and filter."""
+        if self.kind is None:
+            return {}
+        codes = self.columns.kind[replace(self, kind=None).allowed]
+        counts = {kind: int(np.count_nonzero(codes == kind_code(kind))) for kind in KINDS}
+        return {kind: number for kind, number in counts.items() if number and kind not in (self.kind, "purged")}
 
     def chains(self, rows: Iterable[int]) -> dict[int, ChainView]:
         """The visible chains that `rows` belong to."""

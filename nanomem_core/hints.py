@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
+
+from .masking import is_secret, mask_urls
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-__all__ = ["did_you_mean", "first_problem", "is_secret", "one_line"]
-
-_SECRET = re.compile(
-    r"(?:^|[_\-.])(?:api[_-]?key|(?:access|secret|private)_?key|token|pass(?:word|wd|phrase)|secret|credentials?|authorization|headers)$",
-    re.IGNORECASE,
-)
+__all__ = ["did_you_mean", "first_problem", "one_line"]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -23,11 +19,6 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
     near = difflib.get_close_matches(word, list(known), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
-
-
-def is_secret(name: str) -> bool:
-    """True if an option of that name holds something that must not be shown, judged by its last words."""
-    return _SECRET.search(name) is not None
 
 
 def one_line(error: BaseException) -> str:
@@ -39,7 +30,7 @@ def one_line(error: BaseException) -> str:
 def first_problem(error: ValidationError) -> tuple[tuple[int | str, ...], str]:
     """Where the first problem of a pydantic error is, and what was expected and found there.
 
-    What was found is left out below a name that `is_secret`.
+    What was found is left out below a name that `is_secret`, and secrets in URLs are masked.
     """
     problem = error.errors(include_url=False)[0]
     where = problem["loc"]
@@ -48,5 +39,5 @@ def first_problem(error: ValidationError) -> tuple[tuple[int | str, ...], str]:
     cause = problem.get("ctx", {}).get("error")
     message = str(cause) if cause is not None else problem["msg"][:1].lower() + problem["msg"][1:]
     if cause is None and not any(is_secret(str(part)) for part in where):
-        message += f"; found {problem['input']!r}"
+        message += f"; found {mask_urls(repr(problem['input']))}"
     return where, message

@@ -29,6 +29,7 @@ __all__ = [
     "new_id",
     "new_ids",
     "normalize_entity",
+    "read_share",
 ]
 
 Kind = Literal["message", "episode", "fact", "summary", "purged"]
@@ -44,7 +45,7 @@ MAX_NAME = 1024
 _SEPARATOR = "\x1f"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Scope:
     """Whose memory it is: the pair that isolates. Two scopes share nothing, and no prefix ever matches.
 
@@ -58,6 +59,12 @@ class Scope:
     def __post_init__(self) -> None:
         check_name(self.user, "user")
         check_name(self.agent, "agent")
+
+    def other(self, user: str | None = None, agent: str | None = None) -> Scope:
+        """The scope with that user and agent; None leaves the one of this scope."""
+        if user is None and agent is None:
+            return self
+        return Scope(self.user if user is None else user, self.agent if agent is None else agent)
 
     def __str__(self) -> str:
         return self.user if self.agent == "default" else f"{self.user}/{self.agent}"
@@ -253,6 +260,12 @@ def _check_metadata(metadata: Mapping[str, Any]) -> None:
     for key in ("user_id", "project"):
         if key in metadata and _SEPARATOR in str(metadata[key]):
             raise InputError(f"metadata: {key} can't hold the control character U+001F, which parts chain keys")
+
+
+def read_share(value: object) -> float | None:
+    """`value` if it is a number from 0 to 1, such as a confidence, else None."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if number and 0 <= value <= 1 else None  # type: ignore[arg-type,operator]
 
 
 def _check_number(number: object, what: str) -> None:

@@ -8,14 +8,14 @@ from typing import Any
 
 from .chains import Standing
 from .records import Record
+from .times import DAY
 
 __all__ = ["Entry", "SearchResults", "make_entry", "staleness_label"]
 
 _PLAIN = (str, int, float, bool, type(None))
 
-_DAY = 86400.0
-_MONTH = 30.44 * _DAY
-_YEAR = 365.25 * _DAY
+_MONTH = 30.44 * DAY
+_YEAR = 365.25 * DAY
 
 
 class Entry(dict[str, Any]):
@@ -107,11 +107,19 @@ class SearchResults(list[Entry]):
         """The parts of the question that got no place in the answer."""
         return [part["query"] for part in self.sub_queries if not part["answered"]]
 
+    @property
+    def other_kinds(self) -> dict[str, int]:
+        """Where there is no entry: how many records of each other kind there are, which were not searched."""
+        return dict(self.summary.get("other_kinds", {}))
+
     def explain(self) -> str:
-        """What a reader should know was cut, or an empty text where nothing informative was.
+        """What a reader should know was cut or not searched, or an empty text where nothing informative was.
 
         Without a `min_score` every record qualifies, so a count of them says nothing and is left out.
         """
+        if self.other_kinds:
+            counts = ", ".join(f"{number} of the kind {kind!r}" for kind, number in self.other_kinds.items())
+            return f"Nothing of the kind that was asked for was found; there are records of others: {counts}."
         parts = []
         above = self.n_above_floor
         if self.truncated and self.floor > 0 and above is not None:
@@ -146,11 +154,11 @@ def staleness_label(entry: Mapping[str, Any], now: float) -> str:
 
 
 def _ago(seconds: float) -> str:
-    if seconds < _DAY:
+    if seconds < DAY:
         return "today" if seconds >= 0 else "at a later date"
-    if seconds < 45 * _DAY:
-        return _count(int(seconds // _DAY), "day")
-    if seconds < 730 * _DAY:
+    if seconds < 45 * DAY:
+        return _count(int(seconds // DAY), "day")
+    if seconds < 730 * DAY:
         return _count(round(seconds / _MONTH), "month")
     return f"{seconds / _YEAR:.1f} years ago"
 

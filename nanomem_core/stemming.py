@@ -13,7 +13,7 @@ from importlib import import_module
 
 from .errors import ConfigError
 
-__all__ = ["Stemmer", "find_stemmer", "stem_english", "stemmer_id"]
+__all__ = ["Stemmer", "find_stemmer", "stemmer_id"]
 
 Stemmer = Callable[[str], str]
 """Takes a word in lower case and returns its stem. Safe to call from several threads."""
@@ -31,7 +31,7 @@ def find_stemmer(language: str) -> Stemmer:
     if language == "none":
         return str
     if language == "english":
-        return stem_english
+        return _stem_english
     try:
         snowballstemmer = import_module("snowballstemmer")
     except ImportError:
@@ -80,7 +80,7 @@ _STEP_4 = dict.fromkeys(
 
 
 @lru_cache(_CACHED_WORDS)
-def stem_english(word: str) -> str:
+def _stem_english(word: str) -> str:
     """The stem of a lower-case word after Porter, "An algorithm for suffix stripping" (Program 14(3), 1980).
 
     The algorithm of the paper, without its author's later changes. Words of up to two letters, and words with other

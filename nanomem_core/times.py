@@ -13,7 +13,10 @@ from datetime import UTC, date, datetime
 
 from .errors import TimeError
 
-__all__ = ["Clock", "TimeLike", "format_time", "parse_time", "system_clock"]
+__all__ = ["DAY", "Clock", "TimeLike", "format_date", "format_time", "parse_time", "system_clock"]
+
+DAY = 86_400.0
+"""Seconds of a day."""
 
 TimeLike = float | int | str | date | datetime
 Clock = Callable[[], float]
@@ -92,3 +95,8 @@ def format_time(seconds: float) -> str:
     whole = datetime.fromtimestamp(seconds, tz=UTC)
     text = whole.isoformat(timespec="microseconds" if whole.microsecond else "seconds")
     return text.replace("+00:00", "Z")
+
+
+def format_date(seconds: float) -> str:
+    """The day of `seconds` as ISO 8601, UTC."""
+    return format_time(seconds).partition("T")[0]

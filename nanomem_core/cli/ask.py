@@ -11,9 +11,17 @@ import click
 from ..pipeline.answer import Answer, AnswerStream
 from .common import Session, echo_json, warn
 from .opening import opened
-from .options import as_of_option, entity_option, filter_option, generator_option, known_at_option, memory_command
-from .reading import min_score_option, mode_option, multihop_option
-from .show import count, date, plain
+from .options import (
+    as_of_option,
+    entity_option,
+    filter_option,
+    generator_option,
+    kind_option,
+    known_at_option,
+    memory_command,
+    search_options,
+)
+from .show import count, date, others_told, plain
 
 __all__ = ["ask", "print_pieces", "print_sources"]
 
@@ -42,15 +50,14 @@ top_k_option = click.option(
 )
 @click.argument("question")
 @top_k_option
-@mode_option
-@min_score_option
+@search_options
 @filter_option()
 @entity_option
 @as_of_option
 @known_at_option
+@kind_option
 @generator_option
 @click.option("--no-cite", is_flag=True, help="Without citations.")
-@multihop_option
 @click.option(
     "--max-tokens",
     type=click.IntRange(min=1),
@@ -102,6 +109,8 @@ def print_sources(answer: Answer) -> None:
         numbers = ", ".join(f"[{number}]" for number in answer.invented_citations)
         warn(f"the model cites {numbers}, which is no fact that it was shown; do not rely on what that is to prove")
     shown, found = answer.retrieval["shown"], answer.retrieval["returned"]
+    if others := answer.retrieval.get("other_kinds"):
+        warn(others_told(others))
     if shown < found:
         warn(f"the model was shown {shown} of {count(found, 'fact')}, since there was no room for more")
 

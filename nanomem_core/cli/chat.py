@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import IO, Any, Literal, get_args
 
 import click
@@ -18,9 +18,8 @@ from .ask import print_pieces, print_sources, top_k_option
 from .chat_commands import Commands
 from .common import Failure, Session, echo_json, warn
 from .opening import opened
-from .options import generator_option, memory_command
-from .reading import multihop_option
-from .show import count, plain, print_entries
+from .options import generator_option, kind_option, memory_command, search_options
+from .show import count, others_told, plain, print_entries
 
 __all__ = ["chat"]
 
@@ -40,7 +39,8 @@ _TURNS = 40
     ),
 )
 @top_k_option
-@multihop_option
+@search_options
+@kind_option
 @generator_option
 @click.option("--no-cite", is_flag=True, help="Without citations; /cite turns them on and off.")
 @click.option(
@@ -50,7 +50,7 @@ _TURNS = 40
     show_default=True,
     help="What is stored: what the rules don't rule out, or the model doesn't either; all, or none of it.",
 )
-def chat(session: Session, as_json: bool, top_k: int, multihop: bool, no_cite: bool, gate: Gate) -> None:
+def chat(session: Session, as_json: bool, no_cite: bool, gate: Gate, **options: Any) -> None:
     """Talk: what you say is looked up, remembered if it is worth that, and answered by the configured model.
 
     Without a model it shows what is known instead. A line that starts with / is a command; /help lists them. Ctrl-C
@@ -58,9 +58,8 @@ def chat(session: Session, as_json: bool, top_k: int, multihop: bool, no_cite: b
     then the exit code is 1 if a line could not be served.
     """
     out = sys.stderr if as_json else sys.stdout
-    with opened(session, "create") as memory, Conversation(session, memory, out, top_k, gate) as conversation:
+    with opened(session, "create") as memory, Conversation(session, memory, out, gate, options) as conversation:
         conversation.cite = not no_cite
-        conversation.multihop = multihop
         conversation.run()
     if as_json:
         echo_json({"turns": conversation.turns})
@@ -76,13 +75,13 @@ class Conversation:
         failed: how many lines could not be served.
     """
 
-    def __init__(self, session: Session, memory: Memory, out: IO[str], top_k: int, gate: Gate) -> None:
+    def __init__(self, session: Session, memory: Memory, out: IO[str], gate: Gate, search: Mapping[str, Any]) -> None:
+        """`search`: how what is known of a message is looked up, as in `Memory.chat`."""
         self.memory = memory
         self.out = out
-        self.top_k = top_k
         self.gate = gate
+        self.search = search
         self.cite = True
-        self.multihop = False
         self.interactive = sys.stdin.isatty()
         self.turns: list[dict[str, Any]] = []
         self.failed = 0
@@ -102,6 +101,8 @@ class Conversation:
                 "No model is set, so nobody answers: what you say is remembered, and what is known of it shown. "
                 "/provider chooses a model."
             )
+            if self.gate == "model":
+                self._note("Nor is there one for --gate model: the rules alone decide what is remembered.")
         elif self.interactive:
             self._note("/help lists the commands.")
         for line in self._lines():
@@ -130,13 +131,13 @@ class Conversation:
         turn, stream = self.memory.chat_stream(
             message,
             self.commands.generator,
-            top_k=self.top_k,
             store={"all": True, "none": False}.get(self.gate),
             gate=self.commands.generator if self.gate == "model" else None,
+            reply=self.commands.generator is not None,
             cite=self.cite,
-            multihop=self.multihop,
             conversation=list(self.said),
             user=self.commands.user,
+            **self.search,
         )
         report = {**turn.to_dict(), "error": None}
         self.turns.append(report)
@@ -144,6 +145,8 @@ class Conversation:
         if stream is None:
             with contextlib.redirect_stdout(self.out):
                 print_entries(turn.context, "Nothing is known of it yet.")
+            if turn.context.other_kinds:
+                self._note(others_told(turn.context.other_kinds))
             return
         try:
             with stream:

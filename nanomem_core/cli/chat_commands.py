@@ -188,7 +188,7 @@ class Commands:
         self._tell_model()
 
     def _choose(self, spec: Mapping[str, Any] | None) -> None:
-        built = None if spec is None else self._session.plugins.build("generator", spec)
+        built = None if spec is None else self._memory.build("generator", spec)
         self.close()
         self._spec, self._built, self.generator = spec, built, built
 

@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from ..errors import NanomemError
+from ..errors import InputError, NanomemError, NotFoundError
 from ..hints import one_line
 
 if TYPE_CHECKING:
@@ -34,11 +34,14 @@ __all__ = [
     "Session",
     "console",
     "echo_json",
+    "echo_result",
     "exit_code",
     "json_option",
     "logging_to_stderr",
     "messages_for_errors",
+    "no_record",
     "pass_session",
+    "read_stdin",
     "stderr_console",
     "warn",
 ]
@@ -133,6 +136,33 @@ def echo_json(value: object) -> None:
     """Print `value` as one JSON document: also dataclasses, paths, and anything else as its text."""
     ascii_only = "utf" not in (getattr(sys.stdout, "encoding", None) or "").lower()
     click.echo(json.dumps(value, indent=2, ensure_ascii=ascii_only, default=_jsonable))
+
+
+def echo_result(as_json: bool, value: object, text: str) -> None:
+    """Print what a command did: `value` as JSON, or `text` for a person."""
+    if as_json:
+        echo_json(value)
+    else:
+        click.echo(text)
+
+
+def no_record(*ids: str) -> NotFoundError:
+    """The error that ends a command which was given `ids` of nothing."""
+    return NotFoundError(f"there is no record with the id {', '.join(map(repr, ids))}", id=ids[0])
+
+
+def read_stdin() -> str:
+    """All of standard input.
+
+    Raises:
+        InputError: it is no UTF-8.
+    """
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"standard input: expected UTF-8; found byte {error.object[error.start]:#04x} at {error.start}"
+        ) from None
 
 
 def _jsonable(value: object) -> object:

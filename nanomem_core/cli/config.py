@@ -11,7 +11,8 @@ from ..config.model import COMPONENTS, masked
 from ..config.sources import flatten, settings_files
 from ..errors import NanomemError
 from ..registry.options import Options
-from .common import Session, console, echo_json, json_option, pass_session
+from .common import Session, echo_json, json_option, pass_session
+from .show import print_table
 
 __all__ = ["config"]
 
@@ -33,7 +34,9 @@ def show(session: Session, origin: bool, as_json: bool) -> None:
     if as_json:
         echo_json(rows if origin else settings)
     elif origin:
-        _print_rows(rows)
+        print_table(
+            ("setting", "value", "from"), [(key, str(row["value"]), row["origin"]) for key, row in rows.items()]
+        )
     else:
         import yaml
 
@@ -68,12 +71,3 @@ def _secrets(session: Session, kind: str, component: Mapping[str, Any]) -> set[s
         # That it can't be used is for the command that uses it to tell; names still give secrets away.
         return set()
     return {option.name for option in Options(cls).declared if option.secret}
-
-
-def _print_rows(rows: Mapping[str, Mapping[str, Any]]) -> None:
-    from rich.table import Table
-
-    table = Table("setting", "value", "from")
-    for key, row in rows.items():
-        table.add_row(key, str(row["value"]), row["origin"])
-    console().print(table)

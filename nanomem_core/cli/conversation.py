@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from textwrap import shorten
@@ -15,7 +14,7 @@ from ..errors import InputError, NotFoundError
 from ..pipeline.chats import FORMATS, ChatFormat, read_chats, read_lines
 from ..pipeline.episodes import Episode
 from ..system import MemorySystem
-from .common import Failure, Session, echo_json
+from .common import Failure, Session, echo_json, echo_result, read_stdin
 from .opening import Use, opened, progress_bar
 from .options import TIME, memory_command, metadata_option
 from .show import count, date, plain, print_table
@@ -67,7 +66,7 @@ def add(
     with an id that is known are skipped.
     """
     if text == "-":
-        messages = read_lines(_stdin_lines(), "standard input")
+        messages = read_lines(read_stdin().splitlines(), "standard input")
     else:
         messages = [{"role": role, "content": text, "timestamp": timestamp, "metadata": metadata}]
     if not messages:
@@ -76,11 +75,9 @@ def add(
         report = system.add_messages(messages)
         _finish(system)
         report["waiting"] = system.buffers.buffer().size()
-    if as_json:
-        echo_json(report)
-    else:
-        skipped = f"; {report['skipped']} skipped" if report["skipped"] else ""
-        click.echo(f"Added {count(len(report['added']), 'message')}{skipped}; {report['waiting']} waiting.")
+    skipped = f"; {report['skipped']} skipped" if report["skipped"] else ""
+    added = count(len(report["added"]), "message")
+    echo_result(as_json, report, f"Added {added}{skipped}; {report['waiting']} waiting.")
 
 
 @memory_command(
@@ -211,13 +208,12 @@ def import_(session: Session, as_json: bool, file: Path, form: ChatFormat | None
         with progress_bar("importing messages") as progress:
             report = system.import_chats(read_chats(file, form), progress=progress)
         _finish(system)
-    if as_json:
-        echo_json(report)
-    else:
-        click.echo(
-            f"Imported {count(report['added'], 'message')} of {count(report['chats'], 'chat')} as "
-            f"{count(report['episodes'], 'episode')}; {report['skipped']} skipped."
-        )
+    echo_result(
+        as_json,
+        report,
+        f"Imported {count(report['added'], 'message')} of {count(report['chats'], 'chat')} as "
+        f"{count(report['episodes'], 'episode')}; {report['skipped']} skipped.",
+    )
 
 
 def _finish(system: MemorySystem) -> None:
@@ -249,12 +245,3 @@ def _heading(episode: Episode) -> str:
         return episode.title
     first = episode.messages[0]
     return shorten(f"{first.role}: {first.content}", _WIDTH, placeholder=" …")
-
-
-def _stdin_lines() -> Iterator[str]:
-    try:
-        yield from sys.stdin.buffer.read().decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"standard input: expected UTF-8; found byte {error.object[error.start]:#04x} at {error.start}"
-        ) from None

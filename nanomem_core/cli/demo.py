@@ -14,7 +14,7 @@ import click
 from ..errors import InputError
 from ..times import parse_time
 from ..vault import Vault
-from .common import Session, console, echo_json, pass_session
+from .common import Session, console, echo_json, json_option, pass_session
 from .opening import stdout_kept_clean
 from .options import Command
 from .show import date, duration, print_entries, print_table
@@ -98,7 +98,7 @@ _QUESTIONS = (
     examples=("nanomem demo", "nanomem demo --keep story.dat"),
 )
 @click.option("--keep", type=click.Path(path_type=Path), metavar="PATH", help="Keep the memory in this new file.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @pass_session
 def demo(session: Session, as_json: bool, keep: Path | None) -> None:
     """Tell a memory ten months of small talk, and ask it what changed.

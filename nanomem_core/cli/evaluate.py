@@ -19,7 +19,6 @@ from .chains import chains
 from .common import Session, echo_json
 from .opening import opened, progress_bar
 from .options import COMPONENT, memory_command
-from .reading import neighbours_option
 from .show import print_table
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ evaluate.add_command(chains)
     multiple=True,
     help="Also tell how many questions have all evidence in the first hits of so many tokens; may be repeated.",
 )
-@neighbours_option
+@click.option("--neighbours", is_flag=True, help="Let each turn gain from those next to it.")
 @click.option("--multihop", is_flag=True, help="Search in two hops; the second has the last places, so compare all@20.")
 @click.option("--conversations", type=click.IntRange(min=1), help="Only the first so many conversations.")
 @click.option("--skip", type=click.IntRange(min=0), default=0, help="Leave out so many conversations before.  [0]")

@@ -9,7 +9,7 @@ import click
 from .common import Session, echo_json
 from .opening import opened
 from .options import TIME, as_of_option, entity_option, filter_option, ids_option, known_at_option, memory_command
-from .show import date, duration, labelled, plain, print_entries, print_table, shown_text
+from .show import date, duration, labelled, print_entries, print_table, shown_text
 
 __all__ = ["changes", "current", "entities", "volatility"]
 
@@ -40,10 +40,7 @@ def changes(session: Session, as_json: bool, **options: Any) -> None:
     if not found:
         click.echo("Nothing changed.")
         return
-    rows = [
-        (date(e.at), e.change, e.entity, shown_text(e), None if e.previous_text is None else plain(e.previous_text))
-        for e in found
-    ]
+    rows = [(date(e.at), e.change, e.entity, shown_text(e), e.previous_text) for e in found]
     print_table(("date (UTC)", "change", "entity", "text", "instead of"), rows)
 
 

@@ -13,7 +13,7 @@ from ..errors import NanomemError
 from ..hints import one_line
 from ..interfaces import Storage
 from ..registry.options import Options
-from .common import Failure, Session, echo_json, pass_session
+from .common import Failure, Session, echo_json, json_option, pass_session
 from .opening import progress_bar, stdout_kept_clean
 from .options import Command
 from .show import count, print_table
@@ -35,7 +35,7 @@ __all__ = ["migrate"]
 @click.option("--user", "users", multiple=True, metavar="NAME", help="Whose memory; may be repeated.")
 @click.option("--all-users", is_flag=True, help="The memories of all users.")
 @click.option("--dry-run", is_flag=True, help="Change nothing, and tell what would be done.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @pass_session
 def migrate(
     session: Session,

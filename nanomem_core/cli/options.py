@@ -12,8 +12,10 @@ import click
 from ..config.model import component
 from ..errors import FilterError, TimeError
 from ..filters import parse_filter
+from ..pipeline.search import MODES
+from ..records import KINDS
 from ..times import parse_time
-from .common import Failure, Session, pass_session
+from .common import Failure, Session, json_option, pass_session
 
 __all__ = [
     "COMPONENT",
@@ -25,9 +27,11 @@ __all__ = [
     "filter_option",
     "generator_option",
     "ids_option",
+    "kind_option",
     "known_at_option",
     "memory_command",
     "metadata_option",
+    "search_options",
     "yes_option",
 ]
 
@@ -60,7 +64,7 @@ def memory_command(
 
     def decorate(function: Callable[..., Any]) -> click.Command:
         command = click.command(name, cls=Command, keys=keys, examples=examples)(pass_session(function))
-        command.params.append(click.Option(["--json", "as_json"], is_flag=True, help="Print JSON."))
+        json_option(command)
         for flag, metavar, help in _GLOBAL_OPTIONS:
             command.params.append(
                 click.Option([flag], metavar=metavar, help=help, expose_value=False, callback=_override)
@@ -197,8 +201,37 @@ generator_option: Decorator = click.option(
     callback=_override,
     help="The model that answers, in place of the one that is set.",
 )
+kind_option: Decorator = click.option(
+    "--kind",
+    type=click.Choice([*(kind for kind in KINDS if kind != "purged"), "all"]),
+    default="fact",
+    show_default=True,
+    callback=lambda ctx, param, value: None if value == "all" else value,
+    help="Kind of record.",
+)
 ids_option: Decorator = click.option("--ids", is_flag=True, help="Also show the ids.")
 yes_option: Decorator = click.option("-y", "--yes", is_flag=True, help="Don't ask.")
+
+
+_HOW_TO_SEARCH = (
+    click.option("--mode", type=click.Choice(MODES), help="Rank by vectors, by words (text), or by both (hybrid)."),
+    click.option(
+        "--min-score", type=float, default=0.0, metavar="COSINE", help="Least similarity of what may be found."
+    ),
+    click.option(
+        "--neighbours/--no-neighbours",
+        default=None,
+        help="Let each record gain from those that were told just before and after it: for turns of conversations.",
+    ),
+    click.option("--multihop", is_flag=True, help="Search once more for what the first hits mention."),
+)
+
+
+def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """How to search, for all commands that do: what is not given is as the settings say."""
+    for option in reversed(_HOW_TO_SEARCH):
+        function = option(function)
+    return function
 
 
 def confirm(question: str, yes: bool) -> None:

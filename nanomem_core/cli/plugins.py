@@ -9,15 +9,17 @@ from typing import Any
 
 import click
 
-from ..config.model import MASK, masked
+from ..config.model import masked
 from ..errors import NotFoundError
 from ..hints import did_you_mean
+from ..masking import MASK
 from ..registry import discovery
 from ..registry.components import Offer
 from ..registry.options import Options
 from ..registry.report import PluginStatus
 from . import COMMANDS
-from .common import Session, console, echo_json, json_option, pass_session
+from .common import Session, echo_json, json_option, pass_session
+from .show import print_table
 
 __all__ = ["plugins"]
 
@@ -59,14 +61,13 @@ def show(session: Session, name: str, as_json: bool) -> None:
         parts = [{"kind": kind, "name": part, "options": options} for kind, part, options in components]
         echo_json(asdict(status) | {"hooks": hooks, "components": parts})
         return
-    out = console()
-    out.print(str(status))
-    out.print(f"hooks: {', '.join(hooks) or 'none'}")
+    click.echo(str(status))
+    click.echo(f"hooks: {', '.join(hooks) or 'none'}")
     for kind, part, options in components:
-        out.print(f"{kind} {part}")
+        click.echo(f"{kind} {part}")
         for option in options:
             default = "required" if option["required"] else f"default {option['default']!r}"
-            out.print(f"  {option['name']}: {option['type']}, {default}")
+            click.echo(f"  {option['name']}: {option['type']}, {default}")
 
 
 @plugins.command()
@@ -102,20 +103,12 @@ def _names(status: PluginStatus, offers: list[Offer]) -> dict[str, list[str]]:
 
 
 def _print_statuses(statuses: list[PluginStatus], offers: list[Offer]) -> None:
-    from rich.table import Table
-
-    table = Table("plugin", "distribution", "version", "state", "offers", "detail")
+    rows = []
     for status in statuses:
         offered = (f"{kind} {name}" for kind, names in _names(status, offers).items() for name in names)
-        table.add_row(
-            status.name,
-            status.distribution or "",
-            status.version or "",
-            status.state,
-            ", ".join(offered),
-            status.detail,
-        )
-    console().print(table)
+        state = (status.name, status.distribution, status.version, status.state)
+        rows.append((*state, ", ".join(offered), status.detail))
+    print_table(("plugin", "distribution", "version", "state", "offers", "detail"), rows)
 
 
 def _described(offer: Offer) -> list[dict[str, Any]]:

@@ -2,43 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
-from ..errors import NotFoundError
 from ..pipeline.context import estimate_tokens
-from ..pipeline.search import MODES
-from ..records import KINDS
 from ..results import SearchResults
-from .common import Session, echo_json
+from .common import Session, echo_json, no_record
 from .opening import opened
-from .options import TIME, as_of_option, entity_option, filter_option, ids_option, known_at_option, memory_command
-from .show import count, date, labelled, plain, print_entries, print_table, shown_text, standing
+from .options import (
+    TIME,
+    as_of_option,
+    entity_option,
+    filter_option,
+    ids_option,
+    kind_option,
+    known_at_option,
+    memory_command,
+    search_options,
+)
+from .show import count, date, labelled, others_told, plain, print_entries, print_table, shown_text, standing
 
 __all__ = ["as_of", "context", "get", "history", "search"]
 
-_ALL_KINDS = [*(kind for kind in KINDS if kind != "purged"), "all"]
-
 top_k_option = click.option("-k", "--top-k", type=click.IntRange(min=1), metavar="N", help="How many at most.")
-mode_option = click.option(
-    "--mode", type=click.Choice(MODES), help="Rank by vectors, by words (text), or by both (hybrid)."
-)
-min_score_option = click.option(
-    "--min-score", type=float, default=0.0, metavar="COSINE", help="Least similarity of an answer."
-)
-neighbours_option = click.option(
-    "--neighbours",
-    is_flag=True,
-    help="Let each record gain from those that were told just before and after it: for turns of conversations.",
-)
-multihop_option = click.option("--multihop", is_flag=True, help="Search once more for what the first hits mention.")
 
 
 @memory_command(
     "search",
-    keys=("query", "returned", "n_above_floor", "n_distinct_found", "truncated", "sub_queries", "explain", "results"),
+    keys=(
+        "query",
+        "returned",
+        "n_above_floor",
+        "n_distinct_found",
+        "truncated",
+        "other_kinds",
+        "sub_queries",
+        "explain",
+        "results",
+    ),
     examples=(
         'nanomem search "where do I work?"',
         "nanomem search coffee -k 5 --min-score 0.2 --filter source=cli",
@@ -47,23 +50,20 @@ multihop_option = click.option("--multihop", is_flag=True, help="Search once mor
 )
 @click.argument("query")
 @top_k_option
-@mode_option
-@min_score_option
-@neighbours_option
-@multihop_option
+@search_options
 @filter_option()
 @entity_option
 @as_of_option
 @known_at_option
-@click.option("--kind", type=click.Choice(_ALL_KINDS), default="fact", show_default=True, help="Kind of record.")
+@kind_option
 @ids_option
-def search(session: Session, as_json: bool, query: str, kind: str, ids: bool, **options: Any) -> None:
+def search(session: Session, as_json: bool, query: str, ids: bool, **options: Any) -> None:
     """Find what answers QUERY best, with the standing of each value.
 
     A value that was replaced or has ended is marked SUPERSEDED or ENDED.
     """
     with opened(session, "ask") as memory:
-        found = memory.search(query, kind=None if kind == "all" else kind, **options)
+        found = memory.search(query, **options)
     _print_hits(found, as_json, ids)
 
 
@@ -77,6 +77,7 @@ def _print_hits(found: SearchResults, as_json: bool, ids: bool, **extra: Any) ->
                 "n_above_floor": found.n_above_floor,
                 "n_distinct_found": found.n_distinct_found,
                 "truncated": found.truncated,
+                "other_kinds": found.other_kinds,
                 "sub_queries": found.sub_queries,
                 "explain": found.explain(),
                 "results": labelled(found),
@@ -92,7 +93,9 @@ def _print_hits(found: SearchResults, as_json: bool, ids: bool, **extra: Any) ->
         print_table(headers, (row[: len(headers)] for row in rows))
     else:
         click.echo("Nothing was found.")
-    if found.explain():
+    if found.other_kinds:
+        click.echo(others_told(found.other_kinds))
+    elif found.explain():
         click.echo(found.explain())
 
 
@@ -158,8 +161,7 @@ def _single(value: Any) -> str:
 @click.argument("when", type=TIME)
 @click.argument("query", required=False)
 @top_k_option
-@mode_option
-@min_score_option
+@search_options
 @filter_option()
 @entity_option
 @known_at_option
@@ -169,10 +171,10 @@ def as_of(
     as_json: bool,
     when: float,
     query: str | None,
-    top_k: int | None,
-    mode: Any,
-    min_score: float,
     ids: bool,
+    filter: Mapping[str, Any] | None,
+    entity: str | None,
+    known_at: float | None,
     **options: Any,
 ) -> None:
     """Answer QUERY as things were at WHEN; without QUERY, every fact that held then.
@@ -180,16 +182,16 @@ def as_of(
     WHEN is a date or time such as 2026-03-01 or 2026-03-01T09:30:00Z, or a number of unix seconds. What names no zone
     is UTC.
     """
-    options["as_of"] = when
+    where: dict[str, Any] = {"as_of": when, "filter": filter, "entity": entity, "known_at": known_at}
     if query is not None:
         with opened(session, "ask") as memory:
-            found = memory.search(query, top_k, mode=mode, min_score=min_score, **options)
+            found = memory.search(query, **where, **options)
         if not as_json:
             click.echo(f"As of {date(when)}:")
         _print_hits(found, as_json, ids, as_of=when)
         return
     with opened(session, "read") as memory:
-        values = memory.current(**options)
+        values = memory.current(**where)
     if as_json:
         echo_json({"as_of": when, "results": labelled(values)})
     else:
@@ -217,7 +219,7 @@ def get(session: Session, as_json: bool, ids: Sequence[str]) -> None:
                 click.echo()
             _print_record(entry)
     if missing:
-        raise NotFoundError(f"there is no record with the id {', '.join(map(repr, missing))}", id=missing[0])
+        raise no_record(*missing)
 
 
 def _print_record(entry: Any) -> None:

@@ -7,9 +7,8 @@ from typing import Any
 
 import click
 
-from ..errors import NotFoundError
 from ..memory import FORGET_FLOOR
-from .common import Session, echo_json
+from .common import Session, echo_json, echo_result, no_record
 from .opening import opened
 from .options import confirm, entity_option, filter_option, memory_command, yes_option
 from .show import count, labelled, print_entries, size
@@ -56,7 +55,7 @@ def delete(
     elif number or not missing:
         click.echo(f"Deleted {count(number, 'record')}.")
     if missing:
-        raise NotFoundError(f"there is no record with the id {', '.join(map(repr, missing))}", id=missing[0])
+        raise no_record(*missing)
 
 
 @memory_command(
@@ -193,10 +192,8 @@ def purge(session: Session, as_json: bool, ids: Sequence[str], yes: bool) -> Non
             _show(list(values.values())[-10:], len(values))
             confirm(f"Erase {count(len(values), 'record')}, and what was derived from them, for good?", yes)
             erased = memory.purge(list(values))
-    if as_json:
-        echo_json({"purged": erased})
-    else:
-        click.echo(f"Purged {count(len(erased), 'record')}." if erased else "They were purged before.")
+    done = f"Purged {count(len(erased), 'record')}." if erased else "They were purged before."
+    echo_result(as_json, {"purged": erased}, done)
 
 
 def _show(entries: Sequence[Mapping[str, Any]], total: int) -> None:

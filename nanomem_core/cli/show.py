@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..results import Entry, staleness_label
-from ..times import format_time, system_clock
+from ..times import DAY, format_time, system_clock
 from .common import console
 
 if TYPE_CHECKING:
@@ -21,17 +21,17 @@ __all__ = [
     "date",
     "duration",
     "labelled",
+    "others_told",
     "plain",
     "print_entries",
     "print_table",
+    "rich_table",
     "shown_text",
     "size",
     "standing",
-    "table",
 ]
 
 _LONGEST = 300
-_DAY = 86400.0
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (9, 10)}
 
 
@@ -57,7 +57,7 @@ def duration(seconds: float | None) -> str:
     """A length of time in the unit that fits, ``-`` for None."""
     if seconds is None:
         return "-"
-    for unit, name in ((365.25 * _DAY, "years"), (30.44 * _DAY, "months"), (_DAY, "days"), (3600.0, "hours")):
+    for unit, name in ((365.25 * DAY, "years"), (30.44 * DAY, "months"), (DAY, "days"), (3600.0, "hours")):
         if abs(seconds) >= 2 * unit:
             return f"{seconds / unit:.1f} {name}" if name == "years" else f"{round(seconds / unit)} {name}"
     return f"{round(seconds / 60)} minutes" if abs(seconds) >= 120 else f"{round(seconds)} seconds"
@@ -94,30 +94,38 @@ def labelled(entries: Iterable[Entry], now: float | None = None) -> list[dict[st
     return [{**entry, "label": staleness_label(entry, now)} for entry in entries]
 
 
-def table(*headers: str) -> Table:
-    """An empty table in the form that all commands use; a header that starts with ``>`` makes a column of numbers."""
-    from rich import box
-    from rich.table import Table
-
-    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for header in headers:
-        text = header.removeprefix(">")
-        made.add_column(text, justify="right" if header != text else "left", overflow="fold")
-    return made
+def others_told(kinds: Mapping[str, int]) -> str:
+    """Where nothing was found: that there are records of other kinds, and how to search them."""
+    counts = " and ".join(count(number, kind) for kind, number in kinds.items())
+    options = " or ".join(f"--kind {kind}" for kind in [*kinds, "all"])
+    there_are = "There is" if sum(kinds.values()) == 1 else "There are"
+    return f"{there_are} {counts}, which {options} searches."
 
 
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print a table like `table`; what is no text is shown as its ``str``, None as nothing. Off a terminal every row is
-    one line, whatever its length, but for the line breaks in a text."""
+    """Print a table; a header that starts with ``>`` makes a column of numbers. What is no text is shown as its
+    ``str``, None as nothing. Off a terminal every row is one line, whatever its length, but for the line breaks in a
+    text."""
     cells = [["" if cell is None else plain(str(cell)) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         # Importing rich takes longer than a search, and there is nothing to wrap or to colour.
         print(*_aligned(headers, cells), sep="\n")  # click.echo() writes UTF-8 to what is said to be ASCII
         return
-    made = table(*headers)
-    for row in cells:
-        made.add_row(*row)
-    console().print(made)
+    console().print(rich_table(headers, cells))
+
+
+def rich_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """The table as a terminal shows it."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for header in headers:
+        text = header.removeprefix(">")
+        table.add_column(text, justify="right" if header != text else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def _aligned(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

@@ -11,10 +11,9 @@ from typing import Any
 import click
 
 from ..config.files import PROJECT_FILE
-from ..config.model import component
+from ..config.model import component, masked
 from ..errors import InputError, UnknownComponentError
 from ..fileio import atomic
-from ..hints import is_secret
 from ..interfaces import VectorSpace
 from .common import Failure, Session, echo_json, warn
 from .opening import opened, storage_place
@@ -48,6 +47,8 @@ taggers: [keyword]
 search:
   # hybrid ranks by vectors and by words; vector and text by one of them.
   mode: hybrid
+  # true lets each record gain from those that were told just before and after it: for turns of conversations.
+  neighbours: false
   top_k: 3
 """
 
@@ -174,12 +175,13 @@ def _written(spec: Mapping[str, Any]) -> str:
     """A component as lines of the settings file, without its secrets."""
     import yaml
 
-    secret = [name for name in spec if is_secret(name)]
+    shown = masked(spec)
+    secret = [name for name, value in spec.items() if value != shown[name]]
     if secret:
         variables = ", ".join(f"NANOMEM_EMBEDDER__{name.upper()}" for name in secret)
         warn(f"{', '.join(secret)} is not written to the file; set {variables}")
-    shown = {name: value for name, value in spec.items() if name not in secret}
-    text = yaml.safe_dump(shown, allow_unicode=True, sort_keys=False, width=1000)
+    written = {name: value for name, value in spec.items() if name not in secret}
+    text = yaml.safe_dump(written, allow_unicode=True, sort_keys=False, width=1000)
     return "\n".join(f"  {line}" for line in text.splitlines())
 
 

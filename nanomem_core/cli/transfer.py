@@ -10,14 +10,14 @@ from typing import Any
 import click
 
 from ..errors import InputError, NotFoundError
-from .common import Failure, Session, echo_json, warn
+from ..memory import Memory
+from ..pipeline.jsonlines import is_json_lines
+from .common import Failure, Session, echo_json, echo_result, warn
 from .opening import opened, progress_bar, storage_place
 from .options import TIME, filter_option, memory_command, metadata_option
 from .show import count
 
 __all__ = ["export", "import_", "ingest", "merge", "split", "unmerge"]
-
-_JSON_LINES = (".jsonl", ".ndjson")
 
 source_doc_option = click.option(
     "--source-doc", metavar="NAME", help="Only records of this source, or ingested file (path or name)."
@@ -95,13 +95,13 @@ def ingest(
         raise Failure(f"{count(len(report['failed']), 'file')} could not be read")
 
 
-def _ingest_file(memory: Any, path: Path, lines: int, overlap: int, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    head = memory.stats()["head"]
+def _ingest_file(memory: Memory, path: Path, lines: int, overlap: int, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    head = memory.storage.head(memory.scope)
     try:
         sections = memory.ingest_file(path, lines, overlap, metadata)
     except InputError as error:
         return {"failed": {str(path): str(error)}}
-    if memory.stats()["head"] == head:
+    if memory.storage.head(memory.scope) == head:
         return {"skipped_unchanged": 1}
     return {"files_indexed": 1, "chunks_indexed": sections}
 
@@ -182,11 +182,13 @@ def export(session: Session, as_json: bool, target: Path, force: bool, **options
     if str(target) == "-":
         raise click.UsageError("TARGET is a file; an export can't go to standard output")
     _check_other(session, target)
-    if target.suffix in _JSON_LINES and target.exists() and not force:
+    if is_json_lines(target) and target.exists() and not force:
         raise InputError(f"{target}: exists already; --force replaces it")
     with opened(session, "read") as memory:
         number = memory.export(target, **options)
-    _told(as_json, {"exported": number, "target": str(target)}, f"Exported {count(number, 'record')} to {target}.")
+    echo_result(
+        as_json, {"exported": number, "target": str(target)}, f"Exported {count(number, 'record')} to {target}."
+    )
 
 
 @memory_command(
@@ -206,7 +208,7 @@ def merge(session: Session, as_json: bool, source: Path, **options: Any) -> None
     _check_other(session, source)
     with opened(session, "change") as memory:
         report = memory.merge(source, **options)
-    _told(
+    echo_result(
         as_json,
         report,
         f"Merged {report['added']} of {count(report['incoming'], 'record')}; "
@@ -227,7 +229,7 @@ def unmerge(session: Session, as_json: bool, name: str, target: Path | None) -> 
         _check_other(session, target)
     with opened(session, "change") as memory:
         number = memory.unmerge(name, target)
-    _told(as_json, {"removed": number}, f"Removed {count(number, 'record')}.")
+    echo_result(as_json, {"removed": number}, f"Removed {count(number, 'record')}.")
 
 
 @memory_command(
@@ -266,7 +268,9 @@ def split(
         else:
             counts = {str(target): memory.split(where, target, purge, **chosen)}
     lines = [f"{name}: {count(number, 'record')}" for name, number in counts.items()]
-    _told(as_json, {"targets": counts, "purged": purge}, "\n".join(lines) or f"No record has the metadata key {key!r}.")
+    echo_result(
+        as_json, {"targets": counts, "purged": purge}, "\n".join(lines) or f"No record has the metadata key {key!r}."
+    )
 
 
 def _check_other(session: Session, path: Path, holds_stores: bool = False) -> None:
@@ -278,10 +282,3 @@ def _check_other(session: Session, path: Path, holds_stores: bool = False) -> No
     if own is not None and path.resolve() == (own.resolve().parent if holds_stores else own.resolve()):
         what = "the folder of this memory" if holds_stores else "this memory itself"
         raise InputError(f"{path}: expected another place; found {what}")
-
-
-def _told(as_json: bool, report: object, message: str) -> None:
-    if as_json:
-        echo_json(report)
-    else:
-        click.echo(message)

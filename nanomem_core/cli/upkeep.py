@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from ..interfaces import Damage
-from .common import Session, echo_json
+from ..memory.removing import compact_storage
+from .common import Session, echo_json, echo_result
 from .opening import opened, opened_storage, progress_bar
 from .options import COMPONENT, filter_option, memory_command
 from .show import count, print_table, size
@@ -119,11 +120,8 @@ def _print_damage(found: Sequence[Damage]) -> None:
 def compact(session: Session, as_json: bool) -> None:
     """Regain the room of deleted records, and drop their bytes from the file."""
     with opened_storage(session, "change") as storage:
-        regained = storage.compact()
-    if as_json:
-        echo_json({"bytes_regained": regained})
-    else:
-        click.echo(f"Regained {size(regained)}.")
+        regained = compact_storage(storage)
+    echo_result(as_json, {"bytes_regained": regained}, f"Regained {size(regained)}.")
 
 
 @memory_command(

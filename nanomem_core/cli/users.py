@@ -10,7 +10,7 @@ from ..errors import NotFoundError
 from ..interfaces import Storage
 from ..memory import Memory
 from ..records import Scope
-from .common import Session, echo_json
+from .common import Session, echo_json, echo_result
 from .opening import opened, opened_storage
 from .options import confirm, memory_command, yes_option
 from .show import count, date, print_table
@@ -32,7 +32,7 @@ def user() -> None:
 def list_(session: Session, as_json: bool) -> None:
     """List the users and agents that have a memory in the store, with the number of records."""
     with opened_storage(session, "read") as storage:
-        rows = [_counted(storage, scope) for scope in _scopes(storage)]
+        rows = [_counted(storage, scope) for scope in sorted(storage.scopes())]
     if as_json:
         echo_json({"results": rows})
     elif rows:
@@ -92,18 +92,11 @@ def delete(session: Session, as_json: bool, name: str, yes: bool) -> None:
         confirm(f"Erase {count(records, 'record')} of {', '.join(map(str, scopes))} for good?", yes)
         for scope in scopes:
             memory.erase(user=scope.user, agent=scope.agent)
-    if as_json:
-        echo_json({"deleted": rows})
-    else:
-        click.echo(f"Erased {count(records, 'record')} of {count(len(scopes), 'memory')}.")
-
-
-def _scopes(storage: Storage) -> list[Scope]:
-    return sorted(storage.scopes(), key=lambda scope: (scope.user, scope.agent))
+    echo_result(as_json, {"deleted": rows}, f"Erased {count(records, 'record')} of {count(len(scopes), 'memory')}.")
 
 
 def _of_user(storage: Storage, name: str, agent: str | None) -> list[Scope]:
-    found = [scope for scope in _scopes(storage) if scope.user == name and agent in (None, scope.agent)]
+    found = [scope for scope in sorted(storage.scopes()) if scope.user == name and agent in (None, scope.agent)]
     if not found:
         of_agent = "" if agent is None else f" of the agent {agent!r}"
         raise NotFoundError(f"{name!r} has no memory{of_agent} here; `nanomem user list` shows who has", id=name)

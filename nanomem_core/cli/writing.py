@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
 
 from ..errors import InputError, NotFoundError
 from ..records import check_name
-from .common import Session, echo_json
+from .common import Session, echo_result, no_record, read_stdin
 from .opening import opened, progress_bar
 from .options import TIME, filter_option, memory_command, metadata_option
 
@@ -40,7 +39,7 @@ def add(session: Session, as_json: bool, text: str, lines: bool, **fields: Any) 
     the attribute is guessed from the wording.
     """
     if text == "-":
-        text = _read_stdin()
+        text = read_stdin()
     texts = [line.strip() for line in (text.splitlines() if lines else [text])]
     texts = [each for each in texts if each]
     if not texts:
@@ -51,10 +50,7 @@ def add(session: Session, as_json: bool, text: str, lines: bool, **fields: Any) 
             raise click.UsageError("--id names one record, but --lines gives several")
     with opened(session, "create") as memory, progress_bar("remembering") as progress:
         ids = memory.add_many(({"text": each, **fields} for each in texts), progress=progress)
-    if as_json:
-        echo_json({"ids": ids})
-    else:
-        click.echo("\n".join(ids))
+    echo_result(as_json, {"ids": ids}, "\n".join(ids))
 
 
 @memory_command(
@@ -81,13 +77,10 @@ def update(session: Session, as_json: bool, id: str, **fields: Any) -> None:
         raise click.UsageError("give a TEXT, --entity, --metadata or --source to change")
     with opened(session, "change") as memory:
         if not memory.update(id, **fields):
-            raise _no_record(id)
+            raise no_record(id)
         entry = memory.get(id)
     version = None if entry is None else entry.version
-    if as_json:
-        echo_json({"id": id, "version": version})
-    else:
-        click.echo(f"Updated {id}; its version is {version}.")
+    echo_result(as_json, {"id": id, "version": version}, f"Updated {id}; its version is {version}.")
 
 
 @memory_command(
@@ -113,11 +106,8 @@ def retract(session: Session, as_json: bool, id: str | None, entity: str | None,
     with opened(session, "change") as memory:
         ended = memory.retract(id, entity=entity, **options)
     if ended is None:
-        raise _no_record(id) if id is not None else NotFoundError(f"no value of {entity!r} is current", id=entity)
-    if as_json:
-        echo_json({"id": ended})
-    else:
-        click.echo(f"Ended {ended}.")
+        raise no_record(id) if id is not None else NotFoundError(f"no value of {entity!r} is current", id=entity)
+    echo_result(as_json, {"id": ended}, f"Ended {ended}.")
 
 
 @memory_command(
@@ -130,21 +120,5 @@ def restore(session: Session, as_json: bool, id: str) -> None:
     """Take back a `nanomem retract` of the record ID."""
     with opened(session, "change") as memory:
         if not memory.restore(id):
-            raise _no_record(id)
-    if as_json:
-        echo_json({"id": id})
-    else:
-        click.echo(f"Restored {id}.")
-
-
-def _read_stdin() -> str:
-    try:
-        return sys.stdin.buffer.read().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"standard input: expected UTF-8; found byte {error.object[error.start]:#04x} at {error.start}"
-        ) from None
-
-
-def _no_record(id: str | None) -> NotFoundError:
-    return NotFoundError(f"there is no record with the id {id!r}", id=id)
+            raise no_record(id)
+    echo_result(as_json, {"id": id}, f"Restored {id}.")

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Secret, SecretStr, model_validator
 
-from ..hints import is_secret
+from ..masking import is_secret, mask_urls
 
 __all__ = [
     "COMPONENTS",
-    "MASK",
     "ComponentSetting",
     "ConversationSettings",
     "PluginSettings",
     "SearchSettings",
+    "SecretUrl",
     "Settings",
     "component",
     "masked",
@@ -26,11 +25,12 @@ __all__ = [
 COMPONENTS = ("storage", "embedder", "segmenter", "generator")
 """The settings that name one component, with its options."""
 
-MASK = "**********"
-"""Shown in place of a secret."""
 
-_URL_PASSWORD = re.compile(r"(?<=://)([^/?#@\s:]*):[^/?#\s]*(?=@)")
-_URL_QUERY_SECRET = re.compile(r"(?<=[?&])([\w.-]*(?:key|token|secret|sig|signature|password|code)=)[^&#\s]+", re.I)
+class SecretUrl(Secret[str]):
+    """A URL with a password or the like in it: it is shown without that, and given away by `get_secret_value` alone."""
+
+    def _display(self) -> str:
+        return mask_urls(self.get_secret_value())
 
 
 def component(value: Any) -> Any:
@@ -43,17 +43,26 @@ def component(value: Any) -> Any:
         value = {"use": value}
     if not (isinstance(value, Mapping) and isinstance(value.get("use"), str) and value["use"]):
         found = f"a mapping without `use` ({', '.join(map(str, value))})" if isinstance(value, Mapping) else repr(value)
-        raise ValueError(f"expected the name of a component, or a mapping with `use` and its options; found {found}")
+        expected = "the name of a component, or a mapping with `use` and its options"
+        raise ValueError(f"expected {expected}; found {mask_urls(found)}")
     return _hidden(value)
 
 
-def _hidden(value: Any) -> Any:
-    if not isinstance(value, Mapping):
-        return value
-    return {
-        str(key): SecretStr(item) if isinstance(item, str) and is_secret(str(key)) else item
-        for key, item in value.items()
-    }
+def _hidden(value: Any, secret: bool = False, names: Collection[str] = ()) -> Any:
+    """`value` with all that must not be shown as a pydantic `Secret`: what stands below a name that `is_secret` or is
+    among `names` (or anywhere, if `secret`), and URLs with a password or the like.
+
+    A number below such a name becomes a text, as which it can be hidden.
+    """
+    if isinstance(value, Mapping):
+        return {
+            str(key): _hidden(item, secret or is_secret(str(key)) or key in names, names) for key, item in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [_hidden(item, secret, names) for item in value]
+    if secret and isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        return SecretStr(str(value))
+    return SecretUrl(value) if isinstance(value, str) and mask_urls(value) != value else value
 
 
 def _names(value: Any) -> Any:
@@ -78,22 +87,19 @@ class _Group(BaseModel):
         frozen=True, extra="forbid", validate_default=True, hide_input_in_errors=True, defer_build=True
     )
 
-    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        # Headers and URLs hold secrets that are no SecretStr.
-        for name, value in super().__repr_args__():
-            yield name, masked(value) if isinstance(value, (Mapping, tuple)) else value
-
 
 class SearchSettings(_Group):
     """How questions are answered where the call doesn't say.
 
     Attributes:
         mode: by meaning (``vector``), by words (``text``), or both.
+        neighbours: let each record gain from those that were told just before and after it: for turns of conversations.
         top_k: hits of a search.
         language: of the stemmer, a Snowball name such as ``english``.
     """
 
     mode: Literal["vector", "text", "hybrid"] = "hybrid"
+    neighbours: bool = False
     top_k: int = Field(default=3, ge=1)
     language: str = "english"
 
@@ -187,25 +193,17 @@ class Settings(_Group):
 
 
 def masked(value: Any, secrets: Collection[str] = ()) -> Any:
-    """`value` as JSON types with every secret replaced by `MASK`.
-
-    Secret are ``SecretStr`` values, texts under a name that says so or that is among `secrets`, the values of
-    ``headers``, and passwords and keys in URLs.
+    """`value` as JSON types with a mask for every secret: what `component` hides, and what stands below a name that is
+    among `secrets`.
     """
+    return _shown(_hidden(dict(value) if isinstance(value, BaseModel) else value, names=secrets))
+
+
+def _shown(value: Any) -> Any:
     if isinstance(value, BaseModel):
         value = dict(value)
     if isinstance(value, Mapping):
-        return {
-            str(key): MASK
-            if isinstance(item, str) and (is_secret(str(key)) or key in secrets)
-            else masked(item, item if str(key) == "headers" and isinstance(item, Mapping) else secrets)
-            for key, item in value.items()
-        }
+        return {str(key): _shown(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [masked(item, secrets) for item in value]
-    if isinstance(value, SecretStr):
-        return MASK
-    if isinstance(value, str):
-        value = _URL_PASSWORD.sub(rf"\1:{MASK}", value)
-        return _URL_QUERY_SECRET.sub(rf"\1{MASK}", value) if "://" in value else value
-    return value if value is None or isinstance(value, (bool, int, float)) else str(value)
+        return [_shown(item) for item in value]
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)

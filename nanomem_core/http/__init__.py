@@ -17,7 +17,7 @@ httpx is imported by the first request.
 from .circuit import forget_unreachable_endpoints
 from .client import Client
 from .embedder import HttpEmbedder
-from .endpoint import Endpoint, Key, reveal
+from .endpoint import Endpoint, Key, find_key, reveal
 from .exchange import Body, Call
 from .generator import HttpGenerator, StreamReader, count, field, peek, server_events, text_of, with_schema
 from .urls import Provider, complete_url, in_domain, parse_url, provider_of
@@ -35,6 +35,7 @@ __all__ = [
     "complete_url",
     "count",
     "field",
+    "find_key",
     "forget_unreachable_endpoints",
     "in_domain",
     "parse_url",

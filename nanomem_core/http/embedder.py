@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import BadResponseError, ConfigError, WidthError
-from ..interfaces import Embedder
+from ..interfaces import Embedder, Prefixes
 from .client import Client
 from .endpoint import Endpoint
 from .exchange import Body, Call
@@ -71,8 +71,7 @@ class HttpEmbedder(Embedder):
         self._declared = self._dim is not None
         self._batch_size = batch_size
         self._batch_tokens = batch_tokens
-        self._document_prefix = document_prefix
-        self._query_prefix = query_prefix
+        self._prefixes = Prefixes(document_prefix, query_prefix)
         self._client = Client(endpoint)
         self._tokens: dict[int, int] = {}  # by thread, so that each adds to a number of its own
 
@@ -84,14 +83,8 @@ class HttpEmbedder(Embedder):
     @property
     def id(self) -> str:
         """Provider, model, the width that was asked for, and the prefixes; not the server, which may move."""
-        parts = [f"{self.name}:{self.model}"]
-        if self.dimensions is not None:
-            parts.append(f"dimensions={self.dimensions}")
-        if self._document_prefix:
-            parts.append(f"document={self._document_prefix!r}")
-        if self._query_prefix:
-            parts.append(f"query={self._query_prefix!r}")
-        return " ".join(parts)
+        width = () if self.dimensions is None else (f"dimensions={self.dimensions}",)
+        return self._prefixes.id(f"{self.name}:{self.model}", *width)
 
     @property
     def dim(self) -> int:
@@ -121,9 +114,8 @@ class HttpEmbedder(Embedder):
 
     def encoding(self, texts: Sequence[str], query: bool = False) -> Call[Rows]:
         """The call of `encode`, or with `query` of `encode_query`."""
-        prefix = self._query_prefix if query else self._document_prefix
         # An empty text is refused by some servers, and given no vector by others.
-        prefixed = [f"{prefix}{text}" or " " for text in texts]
+        prefixed = [text or " " for text in self._prefixes.put(texts, query=query)]
         batches = []
         for batch in self._batches(prefixed):
             answer = yield self.body(batch)

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 from urllib.parse import SplitResult, parse_qsl, unquote
 
 from ..errors import ConfigError
+from ..masking import MASK, PUBLIC_QUERY
 from .urls import parse_url, shown_url
 
-__all__ = ["MASK", "Endpoint", "Key", "reveal"]
-
-MASK = "**********"
-"""Shown in place of a secret."""
+__all__ = ["Endpoint", "Key", "find_key", "reveal"]
 
 _SHORTEST_SECRET = 6
 """Shorter ones, such as the ``none`` that some servers want for a key, are words, and no secrets."""
-
-_PUBLIC_QUERY = frozenset({"api-version"})
 
 
 @runtime_checkable
@@ -45,6 +42,20 @@ def reveal(key: Key | None) -> str | None:
     if text is not None and not text.isascii():
         raise ConfigError("api_key: expected ASCII characters only; found another one", key="api_key")
     return text or None
+
+
+def find_key(api_key: Key | None, variable: str, own: bool) -> tuple[str | None, str]:
+    """The key to send, and what to do where the server wants another one, for `Endpoint.key_help`.
+
+    Args:
+        api_key: the one that was given, if any.
+        variable: of the environment, that holds the provider's key.
+        own: whether the server is the provider's. A key from the environment goes nowhere else.
+    """
+    key = reveal(api_key)
+    if own:
+        return key or reveal(os.environ.get(variable)), f"give one as api_key, or set {variable}"
+    return key, f"give one as api_key ({variable} is not sent to this server)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +132,7 @@ class Endpoint:
     def _secrets(self) -> set[str]:
         # Of "Bearer key" and "Basic key" the last word is the key.
         words = {word for value in self._own_headers().values() for word in (value, value.rpartition(" ")[2])}
-        words |= {value for name, value in parse_qsl(self.url.query) if name not in _PUBLIC_QUERY}
+        words |= {value for name, value in parse_qsl(self.url.query) if name not in PUBLIC_QUERY}
         for url in (self.url, parse_url(self.proxy, "proxy") if self.proxy else self.url):
             if url.password:
                 words |= {url.password, unquote(url.password)}

@@ -41,13 +41,12 @@ def near_nth_best(values: npt.NDArray[np.floating], k: int) -> float:
     width = len(values) // _GROUPS
     if width > 1 and k <= _GROUPS // 8:
         values = values[: width * _GROUPS].reshape(width, _GROUPS).max(axis=0)
-    least = nth_best(values, k)
-    return -np.inf if least is None else least
+    return -np.inf if k >= len(values) else nth_best(values, k)
 
 
-def nth_best(values: npt.NDArray[np.floating], k: int) -> float | None:
-    """The `k`-th greatest of `values`, k from 1; None if there are no more than k."""
-    return None if k >= len(values) else float(np.partition(values, len(values) - k)[len(values) - k])
+def nth_best(values: npt.NDArray[np.floating], k: int) -> float:
+    """The `k`-th greatest of `values`, of which there are at least k."""
+    return float(np.partition(values, len(values) - k)[len(values) - k])
 
 
 def best_first(values: npt.NDArray[np.floating]) -> Rows:

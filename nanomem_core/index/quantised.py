@@ -7,7 +7,7 @@ question q is coded alike: q = t·d + f. Then
 
 since |q| = 1 and |s·c| ≤ |x| + |e|. Both are first turned by one fixed rotation, which changes no product but spreads
 numbers that stand out over many dimensions; otherwise a few dominant ones would make every scale, and so every |e|,
-large. The integer product d·c is exact; `SLACK` covers the rounding of float32. So each row's cosine is known to lie
+large. The integer product d·c is exact; `_SLACK` covers the rounding of float32. So each row's cosine is known to lie
 between two numbers. Rows whose upper bound lies below the k-th largest lower bound can't be among the first k; the
 others' bounds are narrowed by q·(s·c), which is off by |e| at most, and the cosines of what is left then are computed
 from their vectors in float32. The answer, order included, is that of a full float32 scan.
@@ -33,9 +33,9 @@ import numpy.typing as npt
 from ..changes import Vectors
 from ..columns import Rows
 
-__all__ = ["SLACK", "Codes", "Question", "checksums", "entry_type", "has_kernel", "quantise"]
+__all__ = ["Codes", "Question", "checksums", "entry_type", "has_kernel", "quantise"]
 
-SLACK = 2e-5
+_SLACK = 2e-5
 """What rounding can add: of the bounds themselves, and of a float32 product of up to 4096 numbers, about √n·2⁻²⁴."""
 
 _MIXED = 256
@@ -161,11 +161,11 @@ class Question(NamedTuple):
 
     def reach(self, errors: Any) -> Any:
         """How far the cosine may lie from the product of the codes, for entries with these errors."""
-        return errors * np.float32(1 + self.error) + np.float32(self.error + SLACK)
+        return errors * np.float32(1 + self.error) + np.float32(self.error + _SLACK)
 
     def narrow_reach(self, errors: Any) -> Any:
         """The same for `Codes.narrow_products`."""
-        return errors + np.float32(SLACK)
+        return errors + np.float32(_SLACK)
 
 
 class Codes:

@@ -16,7 +16,8 @@ import numpy.typing as npt
 from ..changes import Vectors
 from ..columns import Rows
 from ..fileio import atomic
-from .exact import best_first, masked, near_nth_best
+from .exact import best_first, masked, near_nth_best, nth_best
+from .owners import Owners
 from .quantised import Codes, Question, checksums, entry_type, quantise
 
 __all__ = ["Cosines", "FloatVectors", "Fusion", "QuantisedVectors", "VectorTable"]
@@ -107,12 +108,12 @@ class Cosines:
             else:
                 # The k-th greatest of what some rows reach for sure is no more than the k-th greatest of all scores.
                 rows = (values >= least).nonzero()[0]
-                least = _nth_sure(values[rows], weight * self._reach(rows), k) - slack
+                least = nth_best(values[rows] - weight * self._reach(rows), k) - slack
                 rows = (values >= least - weight * self._reach(None)).nonzero()[0]
                 near, reach = self._narrow(rows)
                 near = near if fusion is None else _linear(weight, near, fusion.bonus[rows])
                 reach = weight * reach
-                rows = rows[near + reach >= _nth_sure(near, reach, k) - slack]
+                rows = rows[near + reach >= nth_best(near - reach, k) - slack]
         before, exact = self.values[rows], self.of(rows)
         if self._measure is not None and (exact[before > -np.inf] == -np.inf).any():
             return self.best(k, where, fusion)  # without the vectors that are damaged
@@ -181,7 +182,7 @@ class FloatVectors(VectorTable):
         self._matrix: Vectors = np.empty((0, dim), np.float32)
         self._owners: npt.NDArray[np.intp] = np.empty(0, np.intp)
         # What readers see: filled rows, and whose they are. Replaced as a whole.
-        self._held = (self._matrix, _Owners(self._owners))
+        self._held = (self._matrix, Owners(self._owners))
 
     def __len__(self) -> int:
         return len(self._held[0])
@@ -196,7 +197,7 @@ class FloatVectors(VectorTable):
             self._owners = np.concatenate([self._owners[:first], np.empty(capacity - first, np.intp)])
         self._matrix[first:size] = vectors
         self._owners[first:size] = owners
-        self._held = (self._matrix[:size], _Owners(self._owners[:size]))
+        self._held = (self._matrix[:size], Owners(self._owners[:size]))
 
     def cosines(self, query: _Floats, count: int) -> Cosines:
         matrix, owners = self._held
@@ -327,12 +328,6 @@ class QuantisedVectors(VectorTable):
         return int(np.argmax(vectors @ query)) if len(vectors) else 0
 
 
-def _nth_sure(values: _Floats, reach: _Floats, k: int) -> float:
-    """The `k`-th greatest of the least that each value may be."""
-    sure = values - reach
-    return float(np.partition(sure, len(sure) - k)[len(sure) - k])
-
-
 def _linear(weight: float, values: _Floats, bonus: _Floats) -> _Floats:
     # Nought times -inf, the value of a row without a vector, is no number.
     return np.float32(weight) * values + bonus if weight else bonus
@@ -347,55 +342,6 @@ def _sound(marks: _Mask) -> int:
     return len(marks) if marks.all() else int(np.argmin(marks))
 
 
-class _Owners:
-    """The rows that vectors belong to, ascending; several vectors may belong to one row.
-
-    Attributes:
-        first: the first of them.
-    """
-
-    def __init__(self, owners: npt.NDArray[Any]) -> None:
-        self._owners = owners
-        self.first = int(owners[0]) if len(owners) else 0
-        steps = np.diff(owners)
-        # Vector n belongs to row `first` + n.
-        self._dense = not len(owners) or bool((steps == 1).all())
-        self._starts = None if self._dense or steps.all() else np.flatnonzero(np.r_[True, steps > 0])
-
-    def until(self, row: int) -> int:
-        """How many vectors belong to rows before `row`."""
-        if self._dense:
-            return min(max(row - self.first, 0), len(self._owners))
-        return int(np.searchsorted(self._owners, row))
-
-    def spread(self, values: _Floats, rows: _Floats) -> _Floats:
-        """`rows`, one number a row, with those of `values`, one for each of the first vectors: of several for one row
-        the greatest."""
-        size = len(values)
-        if self._dense:
-            if size == len(rows):
-                return values
-            rows[self.first : self.first + size] = values
-        elif self._starts is None:
-            rows[self._owners[:size]] = values
-        elif size:
-            starts = self._starts[: np.searchsorted(self._starts, size)]
-            rows[self._owners[starts]] = np.maximum.reduceat(values, starts)
-        return rows
-
-    def vectors(self, rows: Rows) -> tuple[Rows, Rows]:
-        """Numbers of the vectors of `rows`, which are ascending and have some; and where in them each row begins."""
-        every = np.arange(len(rows))
-        if self._dense:
-            return rows - self.first, every
-        firsts = np.searchsorted(self._owners, rows)
-        if self._starts is None:
-            return firsts, every
-        counts = np.searchsorted(self._owners, rows, "right") - firsts
-        begins = np.cumsum(counts) - counts
-        return np.repeat(firsts - begins, counts) + np.arange(counts.sum()), begins
-
-
 class _Part:
     """Quantised vectors, and what searches need of them, which is gathered when the first one asks."""
 
@@ -407,8 +353,8 @@ class _Part:
         return Codes(self.entries)
 
     @cached_property
-    def owners(self) -> _Owners:
-        return _Owners(np.ascontiguousarray(self.entries["owner"]))
+    def owners(self) -> Owners:
+        return Owners(np.ascontiguousarray(self.entries["owner"]))
 
     @cached_property
     def widest(self) -> float:

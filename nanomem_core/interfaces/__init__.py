@@ -4,7 +4,7 @@ Each class's docstring is the guide to writing one.
 """
 
 from .component import Component
-from .embedder import Embedder
+from .embedder import Embedder, Prefixes
 from .generator import ChatMessage, Completion, Generator, Stream
 from .segmenter import Groups, Segmenter, partition
 from .storage import Damage, Migration, Snapshot, Storage, Transaction, VectorSpace
@@ -19,6 +19,7 @@ __all__ = [
     "Generator",
     "Groups",
     "Migration",
+    "Prefixes",
     "Segmenter",
     "Snapshot",
     "Statement",

@@ -6,18 +6,11 @@ from abc import ABC
 from types import TracebackType
 from typing import ClassVar, Self
 
-__all__ = ["Component"]
+__all__ = ["Closing", "Component"]
 
 
-class Component(ABC):
-    """A part that a plugin offers under a name: a storage, embedder, segmenter, tagger or generator.
-
-    The options of a component are the keyword arguments of its constructor. Their annotations are checked and
-    converted by the library (``"64"`` from an environment variable becomes ``64``), so annotate them.
-    """
-
-    name: ClassVar[str]
-    """The name users choose it by."""
+class Closing:
+    """What is closed at the end of a ``with`` block."""
 
     def close(self) -> None:
         """Release what is held. May be called more than once."""
@@ -30,3 +23,14 @@ class Component(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class Component(Closing, ABC):
+    """A part that a plugin offers under a name: a storage, embedder, segmenter, tagger or generator.
+
+    The options of a component are the keyword arguments of its constructor. Their annotations are checked and
+    converted by the library (``"64"`` from an environment variable becomes ``64``), so annotate them.
+    """
+
+    name: ClassVar[str]
+    """The name users choose it by."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,24 @@ from ..changes import Vectors, check_vectors
 from ..errors import EmbedderError, InputError
 from .component import Component
 
-__all__ = ["Embedder"]
+__all__ = ["Embedder", "Prefixes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prefixes:
+    """What a model wants before a text that is stored, and before a question; for embedders of such models."""
+
+    document: str = ""
+    query: str = ""
+
+    def put(self, texts: Sequence[str], *, query: bool = False) -> list[str]:
+        """`texts` as the model wants what is stored, or with `query` as it wants questions."""
+        return [f"{self.query if query else self.document}{text}" for text in texts]
+
+    def id(self, *parts: str) -> str:
+        """The id of an embedder with these prefixes: `parts`, which name what else makes its vectors, and them."""
+        named = {"document": self.document, "query": self.query}
+        return " ".join([*parts, *(f"{name}={prefix!r}" for name, prefix in named.items() if prefix)])
 
 
 class Embedder(Component):

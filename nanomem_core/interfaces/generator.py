@@ -6,12 +6,11 @@ from abc import abstractmethod
 from collections import abc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self, TypedDict
+from typing import Any, TypedDict
 
 from ..errors import GeneratorError, ReplyError
 from ..replies import parse_reply
-from .component import Component
+from .component import Closing, Component
 
 __all__ = ["ChatMessage", "Completion", "Generator", "Stream"]
 
@@ -43,7 +42,7 @@ class Completion:
     output_tokens: int | None = None
 
 
-class Stream(Iterator[str]):
+class Stream(Closing, Iterator[str]):
     """The pieces of an answer as they come; together they are its text. Made of a generator that returns it.
 
     Whoever stops early closes it (it is a context manager), which ends the work for it where the model can do that.
@@ -74,14 +73,6 @@ class Stream(Iterator[str]):
     def close(self) -> None:
         """Take no more pieces. May be called more than once."""
         self._pieces.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class Generator(Component):

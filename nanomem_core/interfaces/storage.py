@@ -144,7 +144,8 @@ class Storage(Component):
         dict = "nanomem_dict"
 
     After `close` every call raises `ClosedError`; the store above leaves that out, `nanomem_core.testing.DictStorage`
-    does not.
+    does not. A store on disk takes its place as the option `path` or `root`, and has it as the attribute of that name:
+    so core opens another one, and sees that two are the same.
 
     Common mistakes: returning from a transaction before the data is durable; reading outside the lock what `apply`
     depends on; counting `head` per process, or from 0 again without another `epoch`; following symbolic links on
@@ -275,7 +276,8 @@ class Storage(Component):
     def derived(self) -> Path | None:
         """A folder where core may keep what it can compute again: codes of vectors, or the vectors of a store without.
 
-        None keeps it in memory. Whatever is in it may be deleted at any time; `erase` and `compact` do.
+        None keeps it in memory. Whatever is in it may be deleted at any time. A store that `keeps_vectors` empties it
+        on `erase` and `compact`, which change its rows; for the others core forgets the vectors of what is gone.
         """
         return None
 

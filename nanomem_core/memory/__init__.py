@@ -1,6 +1,6 @@
 """`Memory`: the one object an application talks to.
 
-Follow `Writing.add` and `Reading.search` to see how the parts work together: `add` makes a record, lets the hooks see
+Follow `Writing.add` and `Searching.search` to see how the parts work together: `add` makes a record, lets the hooks see
 it, embeds it and commits it; `search` takes the scope's columns at their head, scores every row, arranges chains and
 loads the hits.
 """
@@ -36,10 +36,12 @@ class Memory(Answering):
         generator: likewise, the model that `ask`, `chat` and some taggers ask; it is built when it is first needed.
         plugins: where names are looked up and hooks live; by default all installed plugins.
         user, agent: the scope of calls that name none.
-        mode: how `search` ranks by default: ``vector``, ``text`` or ``hybrid``.
+        mode: how `search` and what rests on it rank by default: ``vector``, ``text`` or ``hybrid``.
+        neighbours: whether they let records gain from those next to them by default; see `search`.
         top_k: how many hits `search` returns by default.
         language: language of the words, for stemming; ``none`` leaves words as they are.
         clock: the present, in unix seconds.
+        data_dir: where relative paths among the options of components start from; the current directory for None.
     """
 
     @classmethod
@@ -64,7 +66,7 @@ class Memory(Answering):
         settings = settings_of(source, arguments)
         plugins = PluginManager.discover(settings.plugins, data_dir=settings.data_dir) if plugins is None else plugins
         return Memory(
-            plugins.build("storage", settings.storage, data_dir=settings.data_dir),
+            settings.storage,
             settings.embedder,
             taggers=settings.taggers,
             generator=settings.generator,
@@ -72,6 +74,8 @@ class Memory(Answering):
             user=user,
             agent=agent,
             mode=settings.search.mode,
+            neighbours=settings.search.neighbours,
             top_k=settings.search.top_k,
             language=settings.search.language,
+            data_dir=settings.data_dir,
         )

@@ -38,7 +38,7 @@ class AskOptions(TypedDict, total=False):
         max_tokens: room for the facts in the prompt, 2000 by default, and as much again for `conversation`. Facts that
             don't fit are left out, the last first.
         count_tokens: counts the tokens of a text as the model will; by default an estimate from its characters.
-        filter, min_score, mode, entity, as_of, known_at, user, agent: as in `Memory.search`.
+        filter, min_score, mode, neighbours, entity, as_of, known_at, kind, user, agent: as in `Memory.search`.
     """
 
     top_k: int
@@ -50,9 +50,11 @@ class AskOptions(TypedDict, total=False):
     count_tokens: CountTokens
     min_score: float
     mode: Mode | None
+    neighbours: bool | None
     entity: str | None
     as_of: TimeLike | None
     known_at: TimeLike | None
+    kind: str | None
     user: str | None
     agent: str | None
 
@@ -97,7 +99,8 @@ class Answering(Ingesting):
     def ask(self, question: str, generator: Generator | None = None, **options: Unpack[AskOptions]) -> Answer:
         """The answer of a model to `question` from the facts that `search` finds, its citations checked.
 
-        If nothing is found the answer says so, and no model is asked. If the model finds the prompt too long, it is
+        If nothing is found the answer says so, and no model is asked; ``retrieval["other_kinds"]`` tells what other
+        kinds of records there are, such as episodes. If the model finds the prompt too long, it is
         asked again with half of the facts, down to one.
 
         Args:
@@ -126,7 +129,7 @@ class Answering(Ingesting):
         model = self.generator if generator is None else generator
         if model is None:
             raise ConfigError(
-                "there is no model to ask: give `generator=`, or name one in the settings file "
+                "there is no model to ask: give one (`generator=`, --generator), or name one in the settings file "
                 "(`generator: {use: NAME, …}`) or by NANOMEM_GENERATOR__USE",
                 key="generator",
             )
@@ -152,6 +155,7 @@ class Answering(Ingesting):
         count_tokens: CountTokens = estimate_tokens,
         min_score: float = 0.0,
         mode: Mode | None = None,
+        neighbours: bool | None = None,
         **where: Any,
     ) -> Question:
         """`text`, the argument `name`, with what is remembered of it."""
@@ -161,8 +165,16 @@ class Answering(Ingesting):
             raise InputError(f"{name}: expected a text; found {text!r:.80}")
         text = clean_text(text)
         frame = self._frame(filter=filter, **where)
-        search: dict[str, Any] = {"multihop": multihop, "generator": generator, "min_score": min_score, "mode": mode}
-        hits = self._hops(frame, text, top_k=top_k, **search)
+        hits = self._hops(
+            frame,
+            text,
+            multihop=multihop,
+            generator=generator,
+            top_k=top_k,
+            neighbours=neighbours,
+            min_score=min_score,
+            mode=mode,
+        )
         return make_question(
             text, frame, hits, max_tokens=max_tokens, count=count_tokens, cite=cite, conversation=conversation
         )
@@ -174,6 +186,7 @@ class Answering(Ingesting):
         *,
         store: bool | None = None,
         gate: Generator | None = None,
+        reply: bool = True,
         **options: Unpack[AskOptions],
     ) -> ChatTurn:
         """Take a message of a conversation: look up what is known of it, store it if it is worth that, and answer.
@@ -184,11 +197,12 @@ class Answering(Ingesting):
         Args:
             generator, options: as in `ask`.
             store, gate: as in `remember`.
+            reply: False for no answer, although there is a model.
 
         Raises:
             GeneratorError: the model failed.
         """
-        turn, stream = self._chat(message, generator, store, gate, options, whole=True)
+        turn, stream = self._chat(message, generator, store, gate, reply, options, whole=True)
         if stream is None:
             return turn
         try:
@@ -205,12 +219,13 @@ class Answering(Ingesting):
         *,
         store: bool | None = None,
         gate: Generator | None = None,
+        reply: bool = True,
         **options: Unpack[AskOptions],
     ) -> tuple[ChatTurn, AnswerStream | None]:
-        """Like `chat`, with the reply piece by piece: what became of the message, and the stream of the reply, None
-        without a model. The message is looked up and stored when this returns; the stream is that of `ask_stream`.
+        """Like `chat`, with the reply piece by piece: what became of the message, and the stream of the reply, None if
+        there is none. The message is looked up and stored when this returns; the stream is that of `ask_stream`.
         """
-        return self._chat(message, generator, store, gate, options, whole=False)
+        return self._chat(message, generator, store, gate, reply, options, whole=False)
 
     def _chat(
         self,
@@ -218,6 +233,7 @@ class Answering(Ingesting):
         generator: Generator | None,
         store: bool | None,
         gate: Generator | None,
+        reply: bool,
         options: AskOptions,
         *,
         whole: bool,
@@ -226,7 +242,7 @@ class Answering(Ingesting):
         from ..pipeline.usage import Usage
 
         before = options.get("conversation") or ()
-        model = self.generator if generator is None else generator
+        model = None if not reply else self.generator if generator is None else generator
         usage = Usage()
         hops = None if model is None else usage.meter(model, "multihop")
         asked: AskOptions = {**options, "conversation": before}

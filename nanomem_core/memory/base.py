@@ -8,8 +8,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from ..filters import parse_filter
 from ..frame import Frame
 from ..index.sidecar import VectorSidecar
 from ..interfaces import Embedder, Generator, Storage, Tagger, VectorSpace
+from ..interfaces.component import Closing
 from ..pipeline.chunking import passages
 from ..pipeline.search import Mode
 from ..records import KINDS, Record, Scope
@@ -28,13 +28,27 @@ from ..times import Clock, TimeLike, parse_time, system_clock
 from ..tokens import Tokenizer
 from ..view import View, has_vectors
 
-__all__ = ["ATTEMPTS", "MemoryBase"]
+__all__ = ["MemoryBase", "retried"]
 
-ATTEMPTS = 3
+_T = TypeVar("_T")
+
+_ATTEMPTS = 3
 _EMBED_BATCH = 256
 
 _MANY = 4096
 """Records that have to be new before closing prepares searches for them."""
+
+
+def retried(work: Callable[[], _T], attempts: int = _ATTEMPTS) -> _T:
+    """What `work` returns, done anew when somebody else wrote meanwhile.
+
+    Raises:
+        ConflictError: somebody else wrote during each attempt.
+    """
+    for _ in range(attempts - 1):
+        with contextlib.suppress(ConflictError):
+            return work()
+    return work()
 
 
 @dataclass(slots=True)
@@ -51,7 +65,7 @@ class _Pending:
             self.expect_head = expect_head
 
 
-class MemoryBase:
+class MemoryBase(Closing):
     def __init__(
         self,
         storage: Storage | str | Mapping[str, Any],
@@ -63,19 +77,24 @@ class MemoryBase:
         user: str = "default",
         agent: str = "default",
         mode: Mode = "hybrid",
+        neighbours: bool = False,
         top_k: int = 3,
         language: str = "english",
         clock: Clock = system_clock,
+        data_dir: Path | None = None,
     ) -> None:
         self.plugins = PluginManager.discover() if plugins is None else plugins
+        self._data_dir = data_dir
+        self._closed = False
         self.scope = Scope(user, agent)
         self.mode: Mode = mode
+        self.neighbours = neighbours
         self.top_k = top_k
         self._tokenizer = Tokenizer(language)
         self._clock = clock
-        self.storage: Storage = self.plugins.build("storage", storage)
-        self.embedder: Embedder = self.plugins.build("embedder", embedder)
-        self.taggers: list[Tagger] = [self.plugins.build("tagger", tagger) for tagger in taggers]
+        self.storage: Storage = self.build("storage", storage)
+        self.embedder: Embedder = self.build("embedder", embedder)
+        self.taggers: list[Tagger] = [self.build("tagger", tagger) for tagger in taggers]
         given = (embedder, *taggers)
         self._built = [
             part for part, spec in zip((self.embedder, *self.taggers), given, strict=True) if part is not spec
@@ -88,7 +107,6 @@ class MemoryBase:
         self._batch = threading.local()
         self._last_entity: dict[tuple[Scope, str], str] = {}
         self._written: dict[Scope, int] = {}
-        self._closed = False
 
     # Life.
 
@@ -113,22 +131,13 @@ class MemoryBase:
         """Does nothing but check that the memory is open: each write is durable when it returns."""
         self._check_open()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     @property
     def generator(self) -> Generator | None:
         """The model that answers where a call names none; None if there is none. Built when it is first asked for."""
         with self._lock:
             if self._generator is None or isinstance(self._generator, Generator):
                 return self._generator
-            self._check_open()
-            built: Generator = self.plugins.build("generator", self._generator)
+            built: Generator = self.build("generator", self._generator)
             self._generator = built
             self._built.append(built)
             return built
@@ -137,6 +146,11 @@ class MemoryBase:
     def clock(self) -> Clock:
         """The present, in unix seconds, as this memory sees it."""
         return self._clock
+
+    def build(self, kind: str, spec: object) -> Any:
+        """The component that `spec` describes; see `PluginManager.build`. Relative paths start from the `data_dir`."""
+        self._check_open()
+        return self.plugins.build(kind, spec, data_dir=self._data_dir)
 
     # Plumbing.
 
@@ -150,9 +164,7 @@ class MemoryBase:
 
     def _scope(self, user: str | None, agent: str | None) -> Scope:
         self._check_open()
-        if user is None and agent is None:
-            return self.scope
-        return Scope(self.scope.user if user is None else user, self.scope.agent if agent is None else agent)
+        return self.scope.other(user, agent)
 
     def _frame(
         self,
@@ -248,34 +260,27 @@ class MemoryBase:
 
     def _update(self, scope: Scope, compute: Callable[[Frame], Sequence[Change]], **options: Any) -> None:
         """Commit what `compute` makes of the present state; computed anew when somebody else wrote meanwhile."""
-        for attempt in range(ATTEMPTS):
+
+        def attempt() -> None:
             frame = self._frame(user=scope.user, agent=scope.agent, **options)
-            try:
-                changes = compute(frame)
-                if changes:
-                    self._commit(scope, changes, expect_head=frame.columns.head)
-            except ConflictError:
-                if attempt == ATTEMPTS - 1:
-                    raise
-            else:
-                return
+            changes = compute(frame)
+            if changes:
+                self._commit(scope, changes, expect_head=frame.columns.head)
+
+        retried(attempt)
 
     def _rewrite(self, scope: Scope, id: str, change: Callable[[Record], Record], expect: int | None) -> bool:
-        for attempt in range(ATTEMPTS):
+        def attempt() -> bool:
             record = self.storage.get(scope, id)
             if record is None or record.kind == "purged":
                 return False
             wanted = record.version if expect is None else expect
             changed = change(record)
             vectors = self._kept_vectors(scope, record) if changed.text == record.text else None
-            try:
-                self._commit(scope, [Put(changed, expect=wanted, vectors=vectors)])
-            except ConflictError:
-                if expect is not None or attempt == ATTEMPTS - 1:
-                    raise
-            else:
-                return True
-        raise AssertionError("unreachable")
+            self._commit(scope, [Put(changed, expect=wanted, vectors=vectors)])
+            return True
+
+        return retried(attempt, _ATTEMPTS if expect is None else 1)
 
     def _kept_vectors(self, scope: Scope, record: Record) -> Vectors | None:
         """The vectors that the store has for `record` as it is, None where it keeps none or wrote it since."""
@@ -302,10 +307,17 @@ class MemoryBase:
         self._update(scope, changes, **options)
         return removed
 
-    def _adopt(self) -> None:
-        """Make sure that the store's vectors and the embedder's are of one space, before anything is compared."""
+    def _adopt(self, *, first: bool = False) -> None:
+        """Make sure that the store's vectors and the embedder's are of one space, before anything is compared.
+
+        A store of nobody's vectors becomes the embedder's with the `first` one that it has given: before that, its
+        width may turn out to be wrong.
+        """
         # Asked each time: another process may have put in the vectors of another embedder since.
-        if self.storage.keeps_vectors and self.storage.space != self._space():
+        if not self.storage.keeps_vectors:
+            return
+        held = self.storage.space
+        if first if held is None else held != self._space():
             self.storage.adopt(self._space())
 
     def _space(self) -> VectorSpace:
@@ -313,11 +325,11 @@ class MemoryBase:
 
     def _with_vectors(self, changes: Sequence[Change], progress: Callable[[int, int], None] | None) -> Sequence[Change]:
         missing = [c for c in changes if isinstance(c, Put) and c.vectors is None and has_vectors(c.record)]
-        if missing or any(isinstance(c, Put) and c.vectors is not None for c in changes):
-            self.storage.adopt(self._space())
-        if not missing:
+        if not missing and not any(isinstance(c, Put) and c.vectors is not None for c in changes):
             return changes
+        self._adopt()  # so that no text is embedded in vain
         matrices = iter(self._embed([put.record for put in missing], progress))
+        self.storage.adopt(self._space())
         return [
             replace(c, vectors=next(matrices))
             if isinstance(c, Put) and c.vectors is None and has_vectors(c.record)

@@ -10,11 +10,11 @@ import numpy as np
 
 from ..changes import Change, Delete, Put
 from ..errors import InputError, NanomemError
-from ..interfaces import VectorSpace
 from ..pipeline.chunking import passages
 from ..records import Record, clean_metadata
 from ..view import has_vectors
-from .transfer import Parcel, Transfer
+from .parcels import Parcel
+from .transfer import Transfer
 
 if TYPE_CHECKING:
     from ..pipeline.readers import Section, SourceFile
@@ -165,7 +165,7 @@ class Ingesting(Transfer):
                     f"keep_vectors: the vectors in {path} have {vault.dim} dimensions, those of the embedder "
                     f"{self.embedder.id!r} have {self.embedder.dim}; leave keep_vectors out to embed the texts anew"
                 )
-            space = VectorSpace(self.embedder.id, self.embedder.dim)
+            space = self._space()
         scope = self._scope(user, agent)
         report = self.import_((Parcel(scope, record, vectors, space) for record, vectors in vault), progress=progress)
         return {**report, "notes": [[note.rule, note.id, note.detail] for note in vault.notes]}
@@ -180,7 +180,7 @@ class Ingesting(Transfer):
         tell = progress or (lambda done, total: None)
         if not self.storage.keeps_vectors:
             return self._refill(tell)
-        count = self.storage.reembed(VectorSpace(self.embedder.id, self.embedder.dim), self._embed, tell)
+        count = self.storage.reembed(self._space(), self._embed, tell)
         with self._lock:
             self._views.clear()
         return count

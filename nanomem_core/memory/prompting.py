@@ -83,7 +83,7 @@ class Prompting(Reading):
         limit = most_facts(budget)
         if query is None:
             return best_known(frame, limit)
-        return list(self._search(frame, query, mode=None, top_k=limit))
+        return list(self._search(frame, query, mode=None, top_k=limit, neighbours=self.neighbours))
 
     def _summaries(self, frame: Frame) -> list[Record]:
         """Summaries that hold at the frame's times: first those of the user as a whole, then the scope's own."""

@@ -10,15 +10,18 @@ import numpy as np
 from .. import retention
 from ..changes import Change, Delete, Put
 from ..columns import Rows
-from ..errors import ConflictError, InputError
+from ..errors import InputError
 from ..frame import Frame
+from ..index.sidecar import VectorSidecar, keep_only
+from ..interfaces import Storage
 from ..pipeline.chunking import passages
 from ..records import Kind, Record, Scope
 from ..results import SearchResults
-from .base import ATTEMPTS
+from ..times import DAY
+from .base import retried
 from .writing import Writing
 
-__all__ = ["FORGET_FLOOR", "Removing"]
+__all__ = ["FORGET_FLOOR", "Removing", "compact_storage"]
 
 FORGET_FLOOR = 0.42
 """Least cosine for `Memory.forget`: a question that fits nothing well must not erase what fits it least badly."""
@@ -62,18 +65,14 @@ class Removing(Writing):
         return len(self._remove(choose, kind=any_kind, filter=where, user=user, agent=agent))
 
     def _delete_ids(self, scope: Scope, ids: Collection[str]) -> int:
-        for attempt in range(ATTEMPTS):
+        def attempt() -> int:
             found = [self.storage.get(scope, id) for id in ids]
             gone = [Delete(r.id, expect=r.version) for r in found if r is not None and r.kind != "purged"]
-            try:
-                if gone:
-                    self._commit(scope, gone)
-            except ConflictError:
-                if attempt == ATTEMPTS - 1:
-                    raise
-            else:
-                break
-        return len(gone)
+            if gone:
+                self._commit(scope, gone)
+            return len(gone)
+
+        return retried(attempt)
 
     def forget(
         self,
@@ -201,7 +200,7 @@ class Removing(Writing):
         with self._lock:
             self._views.pop(scope, None)
             self._last_entity = {key: entity for key, entity in self._last_entity.items() if key[0] != scope}
-        self._drop_derived()
+        _forget_vectors(self.storage, self._sidecar)
 
     def compact(self) -> int:
         """Regain the space of what was deleted, in all scopes; returns the bytes regained. Readers aren't blocked."""
@@ -209,20 +208,41 @@ class Removing(Writing):
         regained = self.storage.compact()
         with self._lock:
             self._views.clear()
-        self._drop_derived()
+        _forget_vectors(self.storage, self._sidecar)
         return regained
-
-    def _drop_derived(self) -> None:
-        if not self.storage.keeps_vectors:
-            records = (record for scope in self.storage.scopes() for record in self.storage.scan(scope))
-            self._derived_vectors().keep(part for record in records for part in passages(record.text))
 
     def _cutoff(self, older_than_days: float | None) -> float | None:
         if older_than_days is None:
             return None
         if older_than_days < 0:
             raise InputError(f"older_than_days: expected a number from 0; found {older_than_days}")
-        return self._clock() - older_than_days * 86400.0
+        return self._clock() - older_than_days * DAY
+
+
+def compact_storage(storage: Storage) -> int:
+    """`Memory.compact` for a store that no memory has open, since it needs no embedder."""
+    regained = storage.compact()
+    _forget_vectors(storage)
+    return regained
+
+
+def _forget_vectors(storage: Storage, sidecar: VectorSidecar | None = None) -> None:
+    """Forget the vectors of all texts that a store without vectors of its own no longer holds; the rest cost too much
+    to compute again.
+
+    Args:
+        sidecar: that of the memory, if it has needed one so far. It isn't made for this: an embedder may have to ask
+            its server for its dimension, and what must go has to go though that server is down.
+    """
+    if storage.keeps_vectors:
+        return
+    records = (record for scope in storage.scopes() for record in storage.scan(scope))
+    texts = (part for record in records for part in passages(record.text))
+    folder = storage.derived()
+    if sidecar is not None:
+        sidecar.keep(texts)
+    elif folder is not None:
+        keep_only(folder, texts)
 
 
 def _refuse_empty(name: str, filter: Mapping[str, Any] | None) -> None:

@@ -143,7 +143,7 @@ class Tagging(Prompting):
 
     def _built_tagger(self, stack: ExitStack, spec: Tagger | str | Mapping[str, Any]) -> Tagger:
         """The tagger of `spec`; one that is made for it is closed with `stack`."""
-        tagger: Tagger = self.plugins.build("tagger", spec)
+        tagger: Tagger = self.build("tagger", spec)
         return tagger if tagger is spec else stack.enter_context(tagger)
 
     def _tag_new(self, scope: Scope, records: dict[int, Record]) -> dict[str, str]:

@@ -2,46 +2,36 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import inspect
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..changes import Delete, Put, Vectors
-from ..errors import FormatError, InputError, NotFoundError
-from ..fileio import atomic
+from ..changes import Delete, Put
+from ..errors import InputError, NotFoundError
 from ..fileio.names import encode_name
 from ..filters import record_value
 from ..frame import Frame
-from ..interfaces import VectorSpace
+from ..interfaces import Storage
+from ..pipeline.jsonlines import is_json_lines
 from ..records import Record, Scope
 from ..retention import comes_from
 from ..times import TimeLike, parse_time
+from .parcels import Parcel, read_parcels, write_parcels
 from .removing import Removing
 
-__all__ = ["Parcel", "Transfer", "read_parcels"]
+__all__ = ["Transfer"]
 
-_FORMAT = "nanomem-export"
-_VERSION = 1
 _BATCH = 1000
-_SUFFIXES = (".jsonl", ".ndjson")
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Parcel:
-    """One record on its way, with its scope and, where they travel, its vectors and their space."""
-
-    scope: Scope
-    record: Record
-    vectors: Vectors | None = None
-    space: VectorSpace | None = None
+_PLACES = ("path", "root")
+"""How the option, and the attribute, of a storage may be called that says where on disk it is."""
 
 
 class Transfer(Removing):
@@ -69,7 +59,7 @@ class Transfer(Removing):
             conditions.append({"timestamp": {"$lt": parse_time(before, "before")}})
         if after is not None:
             conditions.append({"timestamp": {"$gte": parse_time(after, "after")}})
-        for scope in sorted(scopes, key=lambda scope: (scope.user, scope.agent)):
+        for scope in sorted(scopes):
             frame = self._frame(
                 user=scope.user, agent=scope.agent, kind=None, filter={"$and": conditions} if conditions else None
             )
@@ -123,8 +113,8 @@ class Transfer(Removing):
         if isinstance(target, Transfer):
             self._refuse_itself(target)
             target._unpack(parcels)
-        elif Path(target).suffix in _SUFFIXES:
-            _write_parcels(Path(target), parcels)
+        elif is_json_lines(target):
+            write_parcels(target, parcels)
         else:
             with self._sibling(target) as other:
                 self._refuse_itself(other)
@@ -188,7 +178,7 @@ class Transfer(Removing):
         if isinstance(source, (str, Path)):
             if not os.path.exists(source):
                 raise NotFoundError(f"{source}: there is no such file to import", id=str(source))
-            if Path(source).suffix in _SUFFIXES:
+            if is_json_lines(source):
                 return self._unpack(read_parcels(source), user=user, agent=agent, progress=progress)
             with self._sibling(source, read_only=True) as other:
                 return self._unpack(other.parcels(all_scopes=True), user=user, agent=agent, progress=progress)
@@ -214,7 +204,7 @@ class Transfer(Removing):
         self._check_open()
         if isinstance(source, Transfer):
             origin, parcels = source, list(source.parcels(all_scopes=True))
-            name = str(origin.storage.stats().get("file_path") or origin.storage.name)
+            name = _place(origin.storage) or origin.storage.name
         else:
             if not os.path.exists(source):
                 raise NotFoundError(f"{source}: there is no such file to merge", id=str(source))
@@ -265,22 +255,20 @@ class Transfer(Removing):
 
     def _refuse_itself(self, target: Transfer) -> None:
         # All would be there already, so nothing would be copied; and then what was to be moved would be deleted.
-        mine, other = self.storage.stats(), target.storage.stats()
-        if target.storage is self.storage or (mine.get("file_path") or 0) == (other.get("file_path") or 1):
-            raise InputError(
-                f"target: {mine.get('file_path') or self.storage.name} is this memory itself; name another"
-            )
+        mine, other = _place(self.storage), _place(target.storage)
+        if target.storage is self.storage or (mine is not None and mine == other):
+            raise InputError(f"target: {mine or self.storage.name} is this memory itself; name another")
 
     def _sibling(self, path: str | Path, read_only: bool = False) -> Transfer:
         """A memory over another file or folder of this store's kind, with the same embedder."""
         options = inspect.signature(type(self.storage)).parameters
-        place = next((name for name in ("path", "root") if name in options), None)
-        if place is None:
+        option = next((name for name in _PLACES if name in options), None)
+        if option is None:
             raise InputError(
                 f"{path}: the store {self.storage.name!r} has no place on disk, so there is no other of its kind; "
                 "use a .jsonl file, or another memory"
             )
-        spec: dict[str, Any] = {"use": type(self.storage), place: str(path)}
+        spec: dict[str, Any] = {"use": type(self.storage), option: str(path)}
         if read_only and "read_only" in options:
             spec["read_only"] = True
         return Transfer(spec, self.embedder, taggers=self.taggers, plugins=self.plugins, clock=self._clock)
@@ -314,7 +302,7 @@ class Transfer(Removing):
         return report
 
     def _unpack_batch(self, batch: Mapping[Scope, list[Parcel]], report: dict[str, int]) -> None:
-        here = VectorSpace(self.embedder.id, self.embedder.dim) if self.storage.keeps_vectors else None
+        here = self._space() if self.storage.keeps_vectors else None
         for scope, parcels in batch.items():
             puts: dict[str, Put] = {}
             for parcel in parcels:
@@ -339,6 +327,12 @@ class Transfer(Removing):
         return puts[id].record if id in puts else self.storage.get(scope, id)
 
 
+def _place(storage: Storage) -> str | None:
+    """Where the store is, without links; None for one that is nowhere on disk."""
+    found = next((getattr(storage, name) for name in _PLACES if hasattr(storage, name)), None)
+    return None if found is None else os.path.realpath(found)
+
+
 def _content(record: Record) -> Record:
     return replace(record, version=0, revision=0, metadata=dict(record.metadata))
 
@@ -356,61 +350,3 @@ def _renamed(record: Record) -> Record:
 
 def _likeness(record: Record) -> tuple[str | None, str]:
     return record.chain, record.text.strip().casefold()
-
-
-def _write_parcels(path: Path, parcels: list[Parcel]) -> None:
-    """The ``.jsonl`` form: a header line, then one line a record; vectors are base64 of little-endian float32 rows."""
-    space = next((parcel.space for parcel in parcels if parcel.space is not None), None)
-    header: dict[str, Any] = {"format": _FORMAT, "version": _VERSION}
-    if space is not None:
-        header |= {"embedder": space.embedder, "dim": space.dim}
-    with atomic.replacing(path) as descriptor:
-        atomic.write_all(descriptor, _line(header))
-        for parcel in parcels:
-            line: dict[str, Any] = {"user": parcel.scope.user, "agent": parcel.scope.agent}
-            line["record"] = parcel.record.to_dict()
-            if parcel.vectors is not None:
-                rows = np.ascontiguousarray(parcel.vectors, "<f4").tobytes()
-                line["vectors"] = base64.b64encode(rows).decode("ascii")
-            atomic.write_all(descriptor, _line(line))
-
-
-def _line(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
-
-
-def read_parcels(path: str | Path) -> Iterator[Parcel]:
-    """The parcels of a ``.jsonl`` export.
-
-    Raises:
-        FormatError: the file is no export, of a newer version, or a line of it is malformed; the line is named.
-    """
-    with open(path, encoding="utf-8") as lines:
-        header = _parse_line(path, 1, next(lines, ""))
-        if header.get("format") != _FORMAT:
-            raise FormatError(f"{path}: expected a file written by `nanomem export` (first line with {_FORMAT!r})")
-        if header.get("version") != _VERSION:
-            raise FormatError(
-                f"{path}: version {header.get('version')!r} of the export form; this release reads {_VERSION}"
-            )
-        space = VectorSpace(header["embedder"], header["dim"]) if "embedder" in header else None
-        for number, line in enumerate(lines, 2):
-            data = _parse_line(path, number, line)
-            try:
-                vectors = None
-                if space is not None and "vectors" in data:
-                    rows = np.frombuffer(base64.b64decode(data["vectors"], validate=True), "<f4")
-                    vectors = rows.reshape(-1, space.dim).astype(np.float32)
-                yield Parcel(Scope(data["user"], data["agent"]), Record.from_dict(data["record"]), vectors, space)
-            except (KeyError, ValueError, TypeError) as error:
-                raise FormatError(f"{path}, line {number}: not a record of an export: {error}") from error
-
-
-def _parse_line(path: str | Path, number: int, line: str) -> dict[str, Any]:
-    try:
-        data = json.loads(line)
-    except ValueError as error:
-        raise FormatError(f"{path}, line {number}: expected a JSON object: {error}") from None
-    if not isinstance(data, dict):
-        raise FormatError(f"{path}, line {number}: expected a JSON object; found {type(data).__name__}")
-    return data

@@ -209,8 +209,7 @@ class Writing(Tagging):
     ) -> None:
         """Write prepared changes as one commit, after the hooks have seen them; durable when this returns.
 
-        A record that is written again with its text unchanged, and
-        with an `expect`, keeps the vectors that are stored.
+        A record that is written again with its text unchanged, and with an `expect`, keeps the vectors that are stored.
 
         Raises:
             ConflictError: a precondition, or `expect_head`, does not hold; nothing was written.

@@ -12,16 +12,16 @@ from collections import abc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import dropwhile
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from ..errors import ContextLengthError, GeneratorError, InputError, ReplyError
 from ..frame import Frame
 from ..interfaces import ChatMessage, Generator
+from ..interfaces.component import Closing
 from ..records import clean_text
 from ..replies.thoughts import AnswerFilter, without_thoughts
 from ..results import Entry, SearchResults, staleness_label
-from ..times import format_time
+from ..times import format_date, format_time
 from .context import CountTokens, escaped, excerpt, most_fitting, successor_texts
 from .usage import Usage
 
@@ -31,7 +31,6 @@ __all__ = [
     "AnswerStream",
     "Question",
     "cited_numbers",
-    "fact_items",
     "make_question",
     "turns_kept",
 ]
@@ -98,23 +97,19 @@ class Answer:
         return asdict(self)
 
 
-def fact_items(frame: Frame, hits: Sequence[Entry]) -> list[str]:
+def _fact_items(frame: Frame, hits: Sequence[Entry]) -> list[str]:
     """Each hit as a numbered item of a prompt, from 1: source, time, standing, text, and what replaced it."""
     successors = successor_texts(frame, hits)
     return [_fact_item(number, hit, successors.get(hit.id)) for number, hit in enumerate(hits, 1)]
 
 
 def _fact_item(number: int, hit: Entry, successor: str | None) -> str:
-    about = [f"source: {escaped(' '.join(hit.source.split()))}", f"since {_day(hit.timestamp)}"]
+    about = [f"source: {escaped(' '.join(hit.source.split()))}", f"since {format_date(hit.timestamp)}"]
     if hit.superseded:
         word = "ENDED" if hit.status == "ended" else "SUPERSEDED"
-        about.append(word if hit.superseded_at is None else f"{word} on {_day(hit.superseded_at)}")
+        about.append(word if hit.superseded_at is None else f"{word} on {format_date(hit.superseded_at)}")
     item = f"[{number}] ({'; '.join(about)}) {escaped(excerpt(hit.text, hit.get('passage')))}"
     return item if successor is None else f"{item} (replaced by: {escaped(excerpt(successor))})"
-
-
-def _day(seconds: float) -> str:
-    return format_time(seconds).partition("T")[0]
 
 
 class Question(NamedTuple):
@@ -173,7 +168,7 @@ def make_question(
     Raises:
         InputError: there is no room for a single fact.
     """
-    items = fact_items(frame, hits)
+    items = _fact_items(frame, hits)
     shown = most_fitting(len(items), lambda n: count("\n".join(items[:n])) <= max_tokens)
     if items and not shown:
         raise InputError(f"max_tokens: expected room for a fact, {count(items[0])} tokens here; found {max_tokens}")
@@ -208,7 +203,7 @@ def _newest(turns: Sequence[ChatMessage], number: int) -> list[ChatMessage]:
     return list(dropwhile(lambda turn: turn["role"] != "user", turns[len(turns) - number :]))
 
 
-class AnswerStream(Iterator[str]):
+class AnswerStream(Closing, Iterator[str]):
     """The pieces of an answer as they come; `answer` is the whole, with its citations checked.
 
     Nothing is asked before the first piece is taken. Whoever stops early closes it (it is a context manager), which
@@ -241,14 +236,6 @@ class AnswerStream(Iterator[str]):
     def close(self) -> None:
         """Take no more pieces. May be called more than once."""
         self._pieces.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _ask(self, generator: Generator, whole: bool) -> abc.Generator[str, None, None]:
         if not self.question.hits and self.question.turns is None:

@@ -6,12 +6,13 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ..errors import FormatError, InputError
+from .jsonlines import is_json_lines, json_objects
 
 __all__ = ["FORMATS", "Chat", "ChatFormat", "read_chats", "read_lines"]
 
@@ -42,10 +43,10 @@ def read_chats(path: str | os.PathLike[str], form: ChatFormat | None = None) -> 
         FormatError: the file is of another form; the place is named.
     """
     if form is None:
-        form = "jsonl" if Path(path).suffix.lower() in (".jsonl", ".ndjson") else "openai"
+        form = "jsonl" if is_json_lines(path) else "openai"
     if form == "jsonl":
         with open(path, encoding="utf-8-sig") as file:
-            messages = read_lines(_decoded(file, path), str(path), Path(path).name)
+            messages = read_lines(file, os.fspath(path), Path(path).name)
         if messages:
             yield Chat("", messages)
     elif form == "openai":
@@ -57,7 +58,7 @@ def read_chats(path: str | os.PathLike[str], form: ChatFormat | None = None) -> 
 # Lines.
 
 
-def read_lines(lines: Iterator[str], name: str, conversation: str | None = None) -> list[dict[str, Any]]:
+def read_lines(lines: Iterable[str], name: str, conversation: str | None = None) -> list[dict[str, Any]]:
     """Messages that stand one a line, as JSON objects with ``role``, ``content``, and perhaps ``timestamp``,
     ``metadata`` and ``message_id``; `name` is how errors name their source.
 
@@ -69,31 +70,18 @@ def read_lines(lines: Iterator[str], name: str, conversation: str | None = None)
     """
     messages: list[dict[str, Any]] = []
     same: Counter[bytes] = Counter()
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            message = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise FormatError(f"{name}, line {number}: expected a JSON object: {error}") from None
-        if not isinstance(message, dict) or "role" not in message or "content" not in message:
-            raise FormatError(f"{name}, line {number}: expected a JSON object with role and content")
+    for place, message in json_objects(lines, name):
+        if "role" not in message or "content" not in message:
+            raise FormatError(f"{place}: expected a JSON object with role and content")
         if conversation is not None and message.get("message_id", message.get("id")) is None:
             at = message.get("timestamp")
-            place = conversation if at is None else None
-            told = json.dumps([message["role"], message["content"], at, place], sort_keys=True).encode()
+            source = conversation if at is None else None
+            told = json.dumps([message["role"], message["content"], at, source], sort_keys=True).encode()
             digest = hashlib.blake2b(told + b"%d" % same[told], digest_size=16).hexdigest()
             same[told] += 1
             message["message_id"] = f"line:{digest}"
         messages.append(message)
     return messages
-
-
-def _decoded(lines: Iterator[str], path: str | os.PathLike[str]) -> Iterator[str]:
-    try:
-        yield from lines
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{os.fspath(path)}: expected UTF-8; {error}") from None
 
 
 # ChatGPT. The format is not documented by its maker; this is what its exports of 2023 to 2025 hold.

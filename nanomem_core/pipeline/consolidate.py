@@ -14,9 +14,9 @@ that may do:
 =============  ======================================================================================================
 
 A verdict counts only for a candidate that the model was shown with that statement, by its number. A fact under another
-attribute, or under none, can't be retired or labelled by a verdict unless `across` allows it; such a verdict is
-reported as refused, and the statement is new. What is new never slips into the chain of another value: where its
-attribute has a value already, it is kept without one.
+attribute, or under none, can't be retired or labelled by a verdict; such a verdict is reported as refused, and the
+statement is new. What is new never slips into the chain of another value: where its attribute has a value already, it
+is kept without one.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ from typing import Any, Protocol
 
 from ..changes import Change, Put
 from ..errors import NotFoundError
-from ..interfaces import ChatMessage, Generator
+from ..interfaces import Generator
 from ..records import Record, clean_text, new_id
-from ..times import format_time
+from ..times import format_date
 from ..tokens import fold_text
 from .episodes import Episode
 from .merging import sources_of
+from .prompts import TEXT, chat_prompt, list_of, object_of
 from .usage import in_phase
 
-__all__ = ["FACT_SOURCE", "VERDICTS", "Known", "Statement", "consolidate", "undo_changes"]
+__all__ = ["Known", "Statement", "consolidate", "undo_changes"]
 
-FACT_SOURCE = "episode"
+_FACT_SOURCE = "episode"
 """`Record.source` of facts that were drawn from episodes."""
 
-VERDICTS = ("new", "duplicate", "supersedes", "contradicts")
+_VERDICTS = ("new", "duplicate", "supersedes", "contradicts")
 
 _MAX_TOKENS = 4096
 _SHOWN = 1000
@@ -49,27 +50,16 @@ _SHOWN = 1000
 
 _MAX_REASON = 300
 
-_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "verdicts": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "statement": {"type": "integer"},
-                    "verdict": {"type": "string", "enum": list(VERDICTS)},
-                    "fact": {"type": ["integer", "null"]},
-                    "reason": {"type": "string"},
-                },
-                "required": ["statement", "verdict", "fact", "reason"],
-                "additionalProperties": False,
-            },
-        }
-    },
-    "required": ["verdicts"],
-    "additionalProperties": False,
-}
+_SCHEMA = object_of(
+    verdicts=list_of(
+        object_of(
+            statement={"type": "integer"},
+            verdict={"type": "string", "enum": list(_VERDICTS)},
+            fact={"type": ["integer", "null"]},
+            reason=TEXT,
+        )
+    )
+)
 
 _INSTRUCTIONS = """\
 You keep a memory of facts free of doubles and up to date. You are given facts that it holds, and new statements, each \
@@ -133,7 +123,6 @@ def consolidate(
     now: float,
     *,
     same: Callable[[str, str], bool] = operator.eq,
-    across: bool = False,
 ) -> tuple[list[Change], dict[str, Any]]:
     """The changes that `statements` of `episode` make to what is `known`, and a report.
 
@@ -145,7 +134,7 @@ def consolidate(
     Raises:
         GeneratorError: the model failed, or its answer can't be used.
     """
-    work = _Work(known, episode, now, across)
+    work = _Work(known, episode, now)
     open_: list[tuple[Statement, list[Record]]] = []
     names = list(known.entities())
     for statement in _distinct(statements):
@@ -197,7 +186,7 @@ def _judged(pairs: Sequence[tuple[Statement, list[Record]]], generator: Generato
     facts = list({fact.id: fact for _, candidates in pairs for fact in candidates}.values())
     numbers = {fact.id: number for number, fact in enumerate(facts, 1)}
     listed = [
-        f'<fact number="{number}" attribute="{fact.entity or ""}" since="{format_time(fact.valid_from)[:10]}">'
+        f'<fact number="{number}" attribute="{fact.entity or ""}" since="{format_date(fact.valid_from)}">'
         f"{fact.text[:_SHOWN]}</fact>"
         for number, fact in enumerate(facts, 1)
     ]
@@ -206,12 +195,11 @@ def _judged(pairs: Sequence[tuple[Statement, list[Record]]], generator: Generato
         f'compare="{" ".join(str(numbers[fact.id]) for fact in candidates)}">{statement.text}</statement>'
         for number, (statement, candidates) in enumerate(pairs, 1)
     ]
-    asked: list[ChatMessage] = [
-        {"role": "system", "content": _INSTRUCTIONS},
-        {"role": "user", "content": "\n".join([*listed, "", *stated])},
-    ]
     answer = in_phase(generator, "consolidate").generate_json(
-        asked, schema=_SCHEMA, temperature=0.1, max_tokens=_MAX_TOKENS
+        chat_prompt(_INSTRUCTIONS, "\n".join([*listed, "", *stated])),
+        schema=_SCHEMA,
+        temperature=0.1,
+        max_tokens=_MAX_TOKENS,
     )
     verdicts: dict[int, _Verdict | None] = {}
     invalid = 0
@@ -230,7 +218,7 @@ def _judged(pairs: Sequence[tuple[Statement, list[Record]]], generator: Generato
 def _verdict(item: dict[str, Any], shown: Mapping[int, Record]) -> _Verdict | None:
     """A verdict that touches one of the facts that were `shown` with its statement, by their numbers."""
     kind, number, reason = item.get("verdict"), item.get("fact"), item.get("reason")
-    if kind not in VERDICTS[1:] or type(number) is not int or number not in shown:
+    if kind not in _VERDICTS[1:] or type(number) is not int or number not in shown:
         return None
     said = clean_text(" ".join(reason.split()))[:_MAX_REASON] if isinstance(reason, str) else ""
     return _Verdict(kind, shown[number], said)
@@ -239,11 +227,10 @@ def _verdict(item: dict[str, Any], shown: Mapping[int, Record]) -> _Verdict | No
 class _Work:
     """Collects what one episode changes."""
 
-    def __init__(self, known: Known, episode: Record, now: float, across: bool) -> None:
+    def __init__(self, known: Known, episode: Record, now: float) -> None:
         self._known = known
         self._episode = episode
         self._now = now
-        self._across = across
         self._fresh: list[Record] = []
         self._touched: dict[str, Record] = {}
         self._retired: set[str] = set()
@@ -280,8 +267,6 @@ class _Work:
         fact = verdict.fact
         if fact.id in self._retired:
             return False
-        if self._across:
-            return True
         if verdict.kind == "duplicate" and (fact.entity is None or statement.entity is None):
             return True
         # A fact with a user_id or project stands in a chain of its own: it is about another subject.
@@ -290,12 +275,10 @@ class _Work:
     def add(self, statement: Statement) -> Record:
         """A fact of its own."""
         entity = statement.entity
-        if entity is not None and (self._known.value_of(entity) is not None or self._is_taken(entity)):
-            entity = None
+        if entity is not None:
+            taken = any(record.entity == entity for record in self._fresh)
+            entity = None if taken or self._known.value_of(entity) is not None else entity
         return self._put(statement, entity)
-
-    def _is_taken(self, entity: str) -> bool:
-        return any(record.entity == entity for record in (*self._fresh, *self._touched.values()))
 
     def repeat(self, fact: Record) -> None:
         """One more source for a known fact; what an application told itself has none, and stays as it is."""
@@ -306,31 +289,19 @@ class _Work:
 
     def _supersede(self, statement: Statement, verdict: _Verdict) -> None:
         old = verdict.fact
-        entity = old.entity
-        if entity is None:
-            entity = statement.entity
-            if entity is None or self._known.value_of(entity) is not None or self._is_taken(entity):
-                entity = f"fact_{new_id()}"
-            self._touched[old.id] = replace(self._now_of(old), entity=entity, revision=0)
         if not statement.dated and statement.valid_from < old.valid_from <= self._last():
             # Said in one conversation: what comes later in it replaces what was true at its beginning.
             statement = replace(statement, valid_from=old.valid_from)
-        chain = {key: old.metadata[key] for key in ("user_id", "project") if key in old.metadata}
         if statement.valid_from < old.valid_from:  # a former value, which takes its place in the past
-            self._put(statement, entity, **chain)
+            self._put(statement, old.entity)
             return
-        record = self._put(statement, entity, **chain, supersedes=old.id, cause=self._cause(verdict))
+        record = self._put(statement, old.entity, supersedes=old.id, cause=self._cause(verdict))
         self._retired.add(old.id)
         self.report["superseded"].append({"fact": old.id, "by": record.id})
 
     def _contradict(self, statement: Statement, verdict: _Verdict) -> None:
         old = verdict.fact
-        record = self._put(
-            statement,
-            None,
-            contradicts=[old.id],
-            cause=self._cause(verdict),
-        )
+        record = self._put(statement, None, contradicts=[old.id], cause=self._cause(verdict))
         self._touch(old, contradicts=[*_ids(self._now_of(old), "contradicts"), record.id])
         self.report["contradicted"].append({"fact": old.id, "by": record.id})
 
@@ -348,7 +319,7 @@ class _Work:
             entity=entity,
             valid_from=statement.valid_from,
             recorded_at=self._now,
-            source=FACT_SOURCE,
+            source=_FACT_SOURCE,
             metadata={"derived_from": [self._episode.id], **metadata},
         )
         self._fresh.append(record)

@@ -17,9 +17,9 @@ import numpy as np
 
 from ..filters import parse_filter
 from ..frame import Frame
-from ..records import Record
+from ..records import Record, read_share
 from ..results import Entry
-from ..times import format_time
+from ..times import format_date
 from .chunking import UNSPACED_CHAR, passages
 
 __all__ = [
@@ -102,9 +102,8 @@ def best_known(frame: Frame, limit: int) -> list[Entry]:
 
 
 def _confidence(value: Any) -> float:
-    """`value` if it is a number from 0 to 1, else the default."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if number and 0 <= value <= 1 else DEFAULT_CONFIDENCE
+    share = read_share(value)
+    return DEFAULT_CONFIDENCE if share is None else share
 
 
 def fact_lines(frame: Frame, entries: Sequence[Entry]) -> list[str]:
@@ -144,7 +143,7 @@ def _fact_line(entry: Entry, successor: str | None) -> str:
     if isinstance(error, str) and error.strip():
         line += f" (avoid: {escaped(error)})"
     if entry.superseded:
-        line += f" (until {format_time(entry.superseded_at).partition('T')[0]}"
+        line += f" (until {format_date(entry.superseded_at)}"
         line += ")" if successor is None else f"; then: {escaped(excerpt(successor))})"
     return line
 

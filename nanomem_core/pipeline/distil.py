@@ -20,14 +20,15 @@ from typing import Any
 from ..changes import Change
 from ..errors import InputError, TimeError
 from ..interfaces import ChatMessage, Generator
-from ..records import Record, clean_text, normalize_entity
-from ..times import format_time, parse_time
+from ..records import Record, clean_text, normalize_entity, read_share
+from ..times import DAY, format_time, parse_time
 from .consolidate import Known, Statement, consolidate
 from .episodes import Episode, shown
 from .messages import Message
+from .prompts import TEXT, chat_prompt, list_of, object_of
 from .usage import in_phase
 
-__all__ = ["CATEGORIES", "distil", "read_statements"]
+__all__ = ["CATEGORIES", "distil"]
 
 CATEGORIES = ("identity", "preference", "skill", "relation", "goal", "belief", "habit")
 """What a fact may be about; each statement names one."""
@@ -41,30 +42,18 @@ MAX_STATEMENT = 1000
 _MAX_TOKENS = 8192
 _SHOWN_ENTITIES = 60
 _DATE = re.compile(r"([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2})(?:[T ].*)?)?)?")
-_DAY = 86_400.0
 
-_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "facts": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "text": {"type": "string"},
-                    "entity": {"type": ["string", "null"]},
-                    "category": {"type": "string", "enum": list(CATEGORIES)},
-                    "confidence": {"type": "number"},
-                    "since": {"type": ["string", "null"]},
-                },
-                "required": ["text", "entity", "category", "confidence", "since"],
-                "additionalProperties": False,
-            },
-        }
-    },
-    "required": ["facts"],
-    "additionalProperties": False,
-}
+_SCHEMA = object_of(
+    facts=list_of(
+        object_of(
+            text=TEXT,
+            entity={"type": ["string", "null"]},
+            category={"type": "string", "enum": list(CATEGORIES)},
+            confidence={"type": "number"},
+            since={"type": ["string", "null"]},
+        )
+    )
+)
 
 _PREDICT = """\
 You know some facts about a person. You are given the title of a conversation with them that you have not read. Write \
@@ -106,7 +95,6 @@ def distil(
     now: float,
     *,
     same: Callable[[str, str], bool] = operator.eq,
-    across: bool = False,
 ) -> tuple[list[Change], dict[str, Any]]:
     """The changes that the facts of `episode` make, and a report of them in JSON types.
 
@@ -117,7 +105,6 @@ def distil(
         episode: as `nanomem_core.pipeline.episodes` makes them.
         now: when the memory is told, unix seconds.
         same: whether two entity names mean one attribute.
-        across: let a model's verdict touch facts under another attribute (see `consolidate`).
 
     Raises:
         GeneratorError: the model failed, or its answer can't be used; nothing was drawn.
@@ -126,13 +113,13 @@ def distil(
     related = list(known.related(episode.text))
     names = list(known.entities())
     answer = in_phase(generator, "facts").generate_json(
-        _asked(told, related, names, _predicted(told, related, generator)),
+        _conversation(told, related, names, _predicted(told, related, generator)),
         schema=_SCHEMA,
         temperature=0.2,
         max_tokens=_MAX_TOKENS,
     )
-    statements, dropped = read_statements(answer["facts"], told)
-    changes, report = consolidate(statements, known, generator, episode, now, same=same, across=across)
+    statements, dropped = _read_statements(answer["facts"], told)
+    changes, report = consolidate(statements, known, generator, episode, now, same=same)
     return changes, {"cold": not related, "stated": len(statements), "dropped": dropped, **report}
 
 
@@ -141,11 +128,10 @@ def _predicted(told: Episode, related: Sequence[Record], generator: Generator) -
     if not related:
         return ""
     prompt = f"<facts>\n{_listed(related)}\n</facts>\n\n<title>{told.title}</title>"
-    asked: list[ChatMessage] = [{"role": "system", "content": _PREDICT}, {"role": "user", "content": prompt}]
-    return in_phase(generator, "predict").complete(asked, temperature=0.3, max_tokens=1024).text
+    return in_phase(generator, "predict").complete(chat_prompt(_PREDICT, prompt), temperature=0.3, max_tokens=1024).text
 
 
-def _asked(told: Episode, related: Sequence[Record], names: Sequence[str], predicted: str) -> list[ChatMessage]:
+def _conversation(told: Episode, related: Sequence[Record], names: Sequence[str], predicted: str) -> list[ChatMessage]:
     instructions = _STATE.format(categories=", ".join(CATEGORIES)) + (_CALIBRATE if related else "")
     parts = []
     if names:
@@ -154,7 +140,7 @@ def _asked(told: Episode, related: Sequence[Record], names: Sequence[str], predi
         parts.append(f"<known>\n{_listed(related)}\n</known>\n\n<expected>\n{predicted}\n</expected>")
     messages = shown([_indented(message) for message in told.messages]) if told.messages else told.content
     parts.append(f'<conversation from="{format_time(told.timestamp)}">\n{messages}\n</conversation>')
-    return [{"role": "system", "content": instructions}, {"role": "user", "content": "\n\n".join(parts)}]
+    return chat_prompt(instructions, "\n\n".join(parts))
 
 
 def _indented(message: Message) -> Message:
@@ -166,7 +152,7 @@ def _listed(facts: Sequence[Record]) -> str:
     return "\n".join(f"- {fact.text[:MAX_STATEMENT]}" for fact in facts)
 
 
-def read_statements(items: Sequence[Any], told: Episode) -> tuple[list[Statement], int]:
+def _read_statements(items: Sequence[Any], told: Episode) -> tuple[list[Statement], int]:
     """What a model stated, as far as it can be used, and how many elements can't be.
 
     An element is a text, or a mapping with ``text``. What else it has is taken if it has the right form, else left out:
@@ -184,7 +170,7 @@ def _statement(item: Any, told: Episode) -> Statement | None:
     text = clean_text(" ".join(fields["text"].split()))
     if not text or len(text) > MAX_STATEMENT:
         return None
-    confidence, category = fields.get("confidence"), fields.get("category")
+    category = fields.get("category")
     valid_from = _since(fields.get("since"), told)
     return Statement(
         text,
@@ -192,17 +178,15 @@ def _statement(item: Any, told: Episode) -> Statement | None:
         told.timestamp if valid_from is None else valid_from,
         dated=valid_from is not None,
         category=category if category in CATEGORIES else None,
-        confidence=float(confidence)
-        if isinstance(confidence, (int, float)) and not isinstance(confidence, bool) and 0 <= confidence <= 1
-        else None,
+        confidence=read_share(fields.get("confidence")),
     )
 
 
 def _entity(name: Any) -> str | None:
+    if not isinstance(name, str) or name.strip().lower() in ("null", "none"):
+        return None
     try:
-        return (
-            normalize_entity(name) if isinstance(name, str) and name.strip().lower() not in ("null", "none") else None
-        )
+        return normalize_entity(name)
     except InputError:
         return None
 
@@ -220,7 +204,7 @@ def _since(date: Any, told: Episode) -> float | None:
         return None
     times = [message.timestamp for message in told.messages] or [told.timestamp]
     first, last = min(times), max(times)
-    if day and first - first % _DAY <= moment <= last:
+    if day and first - first % DAY <= moment <= last:
         return max(moment, first)  # the day alone is 00:00, before the first message of that day
     named = re.compile(rf"(?<!\d){year}(?!\d)")
     stated = any(named.search(message.content) for message in told.messages)

@@ -21,10 +21,11 @@ from typing import Any
 
 from ..errors import InputError, ReplyError, TimeError
 from ..hints import one_line
-from ..interfaces import ChatMessage, Generator
+from ..interfaces import Generator
 from ..records import Record, clean_text, new_id
-from ..times import format_time, parse_time
+from ..times import format_date, format_time, parse_time
 from .messages import SOURCE, Message, transcript
+from .prompts import chat_prompt
 
 __all__ = [
     "Episode",
@@ -32,7 +33,6 @@ __all__ = [
     "arrange_groups",
     "check_narrative",
     "checked_narrative",
-    "fallback_narrative",
     "held",
     "in_span",
     "make_episode",
@@ -194,12 +194,12 @@ def held(messages: Iterable[Message]) -> dict[str, Any]:
 def narrate(messages: Sequence[Message], generator: Generator | None, reason: str) -> Narrative:
     """What `messages` (at least one, in order) were about; their transcript without a model, or when it fails."""
     if generator is None:
-        return fallback_narrative(messages, "there is no generator")
+        return _fallback_narrative(messages, "there is no generator")
     try:
         return _told(messages, generator, reason)
     except Exception as error:
         # Also what a generator should not raise: it is no reason to keep the messages from becoming an episode.
-        return fallback_narrative(messages, one_line(error)[:MAX_TITLE])
+        return _fallback_narrative(messages, one_line(error)[:MAX_TITLE])
 
 
 def retold(episode: Record, generator: Generator) -> Record:
@@ -221,9 +221,12 @@ def retold(episode: Record, generator: Generator) -> Record:
 
 def _told(messages: Sequence[Message], generator: Generator, reason: str) -> Narrative:
     prompt = f"Why the conversation was cut here: {reason}\n\n<messages>\n{shown(messages)}\n</messages>"
-    asked: list[ChatMessage] = [{"role": "system", "content": _INSTRUCTIONS}, {"role": "user", "content": prompt}]
     answer = generator.generate_json(
-        asked, schema=_SCHEMA, check=check_narrative, temperature=0.3, max_tokens=MAX_TOKENS
+        chat_prompt(_INSTRUCTIONS, prompt),
+        schema=_SCHEMA,
+        check=check_narrative,
+        temperature=0.3,
+        max_tokens=MAX_TOKENS,
     )
     return Narrative(*checked_narrative(answer), in_span(answer.get("timestamp"), messages))
 
@@ -234,12 +237,12 @@ def check_narrative(answer: Any) -> None:
     Raises:
         ReplyError: `title` or `content` is missing, empty, no text, or too long.
     """
-    for key, most in (("title", MAX_CONTENT), ("content", MAX_CONTENT)):
+    for key in ("title", "content"):
         value = answer.get(key)
         if not isinstance(value, str) or not value.strip():
             raise ReplyError(f"a text for {key!r}", "nothing" if not value else type(value).__name__)
-        if len(value) > most:
-            raise ReplyError(f"at most {most} characters for {key!r}", str(len(value)))
+        if len(value) > MAX_CONTENT:
+            raise ReplyError(f"at most {MAX_CONTENT} characters for {key!r}", str(len(value)))
 
 
 def checked_narrative(answer: Mapping[str, Any]) -> tuple[str, str]:
@@ -264,11 +267,11 @@ def seconds_or(timestamp: object, otherwise: float) -> float:
         return otherwise
 
 
-def fallback_narrative(messages: Sequence[Message], why: str) -> Narrative:
+def _fallback_narrative(messages: Sequence[Message], why: str) -> Narrative:
     """The whole transcript, under a title of the date and the number of messages."""
     first = min(message.timestamp for message in messages)
     counted = "1 message" if len(messages) == 1 else f"{len(messages)} messages"
-    return Narrative(f"Conversation {format_time(first)[:10]} ({counted})", transcript(messages), first, why)
+    return Narrative(f"Conversation {format_date(first)} ({counted})", transcript(messages), first, why)
 
 
 def shown(messages: Sequence[Message]) -> str:

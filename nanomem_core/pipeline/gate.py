@@ -17,6 +17,7 @@ from ..interfaces import ChatMessage, Generator
 from ..records import Scope
 from ..registry.manager import PluginManager
 from .context import escaped
+from .prompts import TEXT, chat_prompt, object_of
 
 __all__ = ["Judgement", "judge"]
 
@@ -30,12 +31,7 @@ _SHOWN = 4000
 
 _REASON = 200
 
-_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {"store": {"type": "boolean"}, "reason": {"type": "string"}},
-    "required": ["store", "reason"],
-    "additionalProperties": False,
-}
+_SCHEMA = object_of(store={"type": "boolean"}, reason=TEXT)
 
 _INSTRUCTIONS = """\
 You keep the memory of a person. Decide whether the last message tells anything that is worth knowing later: about the
@@ -80,7 +76,7 @@ def judge(
     if generator is None:
         return Judgement(True, "nothing speaks against it")
     try:
-        reply = generator.generate_json(_asked(text, context), schema=_SCHEMA, max_tokens=200)
+        reply = generator.generate_json(_conversation(text, context), schema=_SCHEMA, max_tokens=200)
     except GeneratorError as error:
         _log.warning("write gate: the model could not judge, so the text is stored: %s", one_line(error))
         return Judgement(True, f"the model could not judge ({type(error).__name__})")
@@ -88,10 +84,7 @@ def judge(
     return Judgement(reply["store"], reason or "the model gives no reason", "model")
 
 
-def _asked(text: str, context: Sequence[ChatMessage]) -> list[ChatMessage]:
+def _conversation(text: str, context: Sequence[ChatMessage]) -> list[ChatMessage]:
     before = "\n".join(f"{turn['role']}: {escaped(turn['content'][:_SHOWN])}" for turn in context[-_CONTEXT:])
     prompt = f"<before>\n{before}\n</before>\n\n" if before else ""
-    return [
-        {"role": "system", "content": _INSTRUCTIONS},
-        {"role": "user", "content": f"{prompt}<message>\n{escaped(text[:_SHOWN])}\n</message>"},
-    ]
+    return chat_prompt(_INSTRUCTIONS, f"{prompt}<message>\n{escaped(text[:_SHOWN])}\n</message>")

@@ -17,10 +17,11 @@ from typing import Any
 
 from ..changes import Change, Put
 from ..errors import ReplyError
-from ..interfaces import ChatMessage, Generator
+from ..interfaces import Generator
 from ..records import Record, new_id, normalize_entity
 from .episodes import MAX_TOKENS, Episode, Narrative, check_narrative, checked_narrative, held, text_of
 from .messages import Message
+from .prompts import chat_prompt
 
 __all__ = ["Merge", "choose_merge", "gap", "merge_changes", "move_sources", "sources_of"]
 
@@ -77,7 +78,6 @@ def choose_merge(narrative: Narrative, candidates: Sequence[Record], generator: 
         for number, candidate in enumerate(candidates, 1)
     )
     prompt = f"{listed}\n\n<new>\n{text_of(narrative.title, narrative.content)}\n</new>"
-    asked: list[ChatMessage] = [{"role": "system", "content": _INSTRUCTIONS}, {"role": "user", "content": prompt}]
 
     def check(answer: Any) -> None:
         number = answer.get("continues")
@@ -88,7 +88,9 @@ def choose_merge(narrative: Narrative, candidates: Sequence[Record], generator: 
         check_narrative(answer)
 
     try:
-        answer = generator.generate_json(asked, schema=_SCHEMA, check=check, temperature=0.2, max_tokens=MAX_TOKENS)
+        answer = generator.generate_json(
+            chat_prompt(_INSTRUCTIONS, prompt), schema=_SCHEMA, check=check, temperature=0.2, max_tokens=MAX_TOKENS
+        )
     except Exception:
         return None
     if answer.get("continues") is None:

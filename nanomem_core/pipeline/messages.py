@@ -13,7 +13,7 @@ from ..errors import InputError, TimeError
 from ..records import Record, check_name, clean_metadata, clean_text, new_id
 from ..times import TimeLike, format_time, parse_time
 
-__all__ = ["Message", "read_message", "read_messages", "transcript"]
+__all__ = ["Message", "read_messages", "transcript"]
 
 SOURCE = "conversation"
 """`Record.source` of messages."""
@@ -68,7 +68,7 @@ class Message:
     message_id: str = field(default_factory=new_id)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON types under the names of the fields, the time as ISO 8601; `read_message` reads it back."""
+        """JSON types under the names of the fields, the time as ISO 8601; `from_dict` reads it back."""
         return {
             "message_id": self.message_id,
             "role": self.role,
@@ -142,7 +142,7 @@ def read_messages(items: Iterable[Message | Mapping[str, Any]], now: float) -> l
     unknown: Counter[str] = Counter()
     messages = []
     for number, item in enumerate(items):
-        message = item if isinstance(item, Message) else read_message(item, now, f"message {number}", unknown)
+        message = item if isinstance(item, Message) else _read_message(item, now, f"message {number}", unknown)
         if message is not None and message.content.strip():
             messages.append(message)
     ids = Counter(message.message_id for message in messages)
@@ -155,17 +155,10 @@ def read_messages(items: Iterable[Message | Mapping[str, Any]], now: float) -> l
     return messages
 
 
-def read_message(
-    item: Mapping[str, Any], now: float, what: str = "message", unknown: Counter[str] | None = None
-) -> Message | None:
-    """One message; None where it says nothing. Types of parts that are not known are counted in `unknown`.
-
-    Raises:
-        InputError: as `read_messages`; `what` is how the message names the item.
-    """
+def _read_message(item: Mapping[str, Any], now: float, what: str, unknown: Counter[str]) -> Message | None:
+    """One message, `what` in errors; None where it says nothing. Parts of types that aren't known are counted."""
     if not isinstance(item, Mapping):
         raise InputError(f"{what}: expected a mapping with role and content; found {type(item).__name__}")
-    unknown = Counter() if unknown is None else unknown
     id = item.get("message_id", item.get("id"))
     if id is not None:
         what = f"{what} ({id!r:.80})"

@@ -11,12 +11,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Any
 
-from ..interfaces import ChatMessage, Generator
+from ..interfaces import Generator
 from ..results import Entry, SearchResults
 from ..tokens import Tokenizer
 from .context import escaped, excerpt
+from .prompts import TEXT, chat_prompt, list_of, object_of
 
 __all__ = ["join_hops", "name_questions", "second_hop_places", "written_questions"]
 
@@ -103,12 +103,7 @@ def _names(text: str) -> list[tuple[str, bool]]:
     return found
 
 
-_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {"questions": {"type": "array", "items": {"type": "string"}}},
-    "required": ["questions"],
-    "additionalProperties": False,
-}
+_SCHEMA = object_of(questions=list_of(TEXT))
 
 _INSTRUCTIONS = f"""\
 You search a memory of facts. A first search for a question found the facts below. If they do not hold the whole
@@ -125,11 +120,8 @@ def written_questions(question: str, hits: Sequence[Entry], generator: Generator
         GeneratorError: the model failed, or its answer can't be read.
     """
     facts = "\n".join(f"- {escaped(excerpt(hit['text'], hit.get('passage')))}" for hit in hits[:_READ])
-    asked: list[ChatMessage] = [
-        {"role": "system", "content": _INSTRUCTIONS},
-        {"role": "user", "content": f"<facts>\n{facts}\n</facts>\n\n<question>\n{escaped(question)}\n</question>"},
-    ]
-    reply = generator.generate_json(asked, schema=_SCHEMA, max_tokens=300)
+    prompt = f"<facts>\n{facts}\n</facts>\n\n<question>\n{escaped(question)}\n</question>"
+    reply = generator.generate_json(chat_prompt(_INSTRUCTIONS, prompt), schema=_SCHEMA, max_tokens=300)
     texts = [" ".join(text.split()) for text in reply["questions"] if isinstance(text, str)]
     return list(dict.fromkeys(text for text in texts if text and len(text) <= _LONGEST))[:_QUESTIONS]
 

@@ -21,7 +21,7 @@ _IGNORED = """
 IGNORED_DIRECTORIES = frozenset(_IGNORED.split())
 """Never entered; neither is anything else whose name begins with a dot."""
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("nanomem")
 
 
 def walk(

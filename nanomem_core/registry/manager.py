@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from pluggy import HookImpl
 
@@ -22,37 +22,17 @@ from ..errors import (
     UnknownComponentError,
 )
 from ..hints import did_you_mean, one_line
-from ..hookspecs import API_LEVEL, Plugin, StoreVerdict, hookimpl
+from ..hookspecs import Plugin, StoreVerdict, hookimpl
 from ..interfaces import ChatMessage, Component
 from ..records import Record, Scope
 from .components import KINDS, Offer, checked_offers, clash, interface, label
-from .discovery import PLUGINS, Found, find, load
+from .discovery import load
+from .entries import Entry, PluginSelection, found_entries, plugin_object
 from .hooks import HOOKS, Hooks, call
 from .options import Options
-from .report import PluginStatus, State
+from .report import PluginStatus
 
-__all__ = ["PluginManager", "PluginSelection"]
-
-
-class PluginSelection(Protocol):
-    """Which plugins to load; `nanomem_core.config.model.PluginSettings` is one.
-
-    `load` None means all that are installed, an empty sequence none. With `strict`, any plugin that is not what the
-    settings ask for is an error. `options` are, by name, the keyword arguments of plugins that are subclasses of
-    `Plugin`.
-    """
-
-    @property
-    def load(self) -> Sequence[str] | None: ...
-
-    @property
-    def disable(self) -> Sequence[str]: ...
-
-    @property
-    def strict(self) -> bool: ...
-
-    @property
-    def options(self) -> Mapping[str, Mapping[str, Any]]: ...
+__all__ = ["PluginManager"]
 
 
 class _Core(Plugin):
@@ -65,33 +45,7 @@ class _Core(Plugin):
         except NanomemError:
             raise
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"{kind} {label(cls)} could not be built: {one_line(error)}", key=kind) from error
-
-
-class _Entry:
-    """A plugin that is known, and what became of it so far; `state` None means that it is yet to be loaded."""
-
-    def __init__(
-        self, name: str, found: Found | None = None, plugin: object = None, options: Mapping[str, Any] | None = None
-    ) -> None:
-        self.name = name
-        self.found = found
-        self.plugin = plugin
-        self.options = options or {}
-        self.state: State | None = None
-        self.detail = ""
-        self.error: BaseException | None = None
-        self.lost: set[tuple[str, str]] = set()
-        """Kind and name of components that it offered and whose import failed."""
-
-    def settle(self, state: State, detail: str = "", error: BaseException | None = None) -> None:
-        self.state, self.detail, self.error = state, detail, error
-
-    @property
-    def status(self) -> PluginStatus:
-        distribution, version = (self.found.distribution, self.found.version) if self.found else (None, None)
-        assert self.state is not None
-        return PluginStatus(self.name, distribution, version, self.state, self.detail)
+            raise ConfigError(f"{kind} {label(cls)} could not be built: {one_line(error)}") from error
 
 
 class PluginManager:
@@ -103,7 +57,7 @@ class PluginManager:
     def __init__(self) -> None:
         self._hooks = Hooks()
         self._hooks.register(_Core(), "nanomem_core")
-        self._entries: list[_Entry] = []
+        self._entries: list[Entry] = []
         self._strict = False
         self._data_dir: Path | None = None
         self._offers: dict[str, list[Offer]] = {}
@@ -118,31 +72,8 @@ class PluginManager:
         """
         manager = cls()
         manager._data_dir = data_dir
-        chosen = settings.load if settings is not None else None
-        disabled = settings.disable if settings is not None else ()
-        options = settings.options if settings is not None else {}
         manager._strict = settings is not None and settings.strict
-        installed = find(PLUGINS)
-        for found in installed:
-            entry = _Entry(found.name, found, options=options.get(found.name))
-            others = [other.origin for other in installed if other.name == found.name and other is not found]
-            if found.name in disabled:
-                entry.settle("disabled", "plugins.disable names it")
-            elif chosen is not None and found.name not in chosen:
-                entry.settle("disabled", "plugins.load does not name it")
-            elif others:
-                entry.settle(
-                    "duplicate",
-                    f"{', '.join(others)} brings a plugin of that name too; uninstall one, or disable the name",
-                )
-            manager._entries.append(entry)
-        names = {found.name for found in installed}
-        for name in dict.fromkeys((*(chosen or ()), *options)):
-            if name not in names:
-                entry = _Entry(name)
-                by = "plugins.load" if name in (chosen or ()) else "plugins.options"
-                entry.settle("missing", f"{by} names it, but nothing installed brings it{did_you_mean(name, names)}")
-                manager._entries.append(entry)
+        manager._entries = found_entries(settings)
         return manager
 
     def register(self, plugin: object, name: str | None = None) -> str:
@@ -155,7 +86,7 @@ class PluginManager:
             HookError: a hook has a wrong name or signature.
             PluginError: `name` is taken, or `plugin` is nothing that could be one.
         """
-        plugin = _instance(plugin)
+        plugin = plugin_object(plugin)
         with self._lock:
             taken = {entry.name for entry in self._entries}
             if name is None:
@@ -170,7 +101,7 @@ class PluginManager:
             if any(entry.plugin is plugin for entry in self._entries):
                 raise PluginError(f"this plugin is registered already: {plugin!r}", plugin=name)
             self._hooks.verify(plugin, name)
-            self._entries.append(_Entry(name, plugin=plugin))
+            self._entries.append(Entry(name, plugin=plugin))
             self._offers.clear()
             self._implementations.clear()
         return name
@@ -190,7 +121,7 @@ class PluginManager:
                 f"plugins.strict is set, and not every plugin can be used:{lines}", plugin=failures[0].name
             ) from _first_error(failures)
 
-    def _settled(self) -> list[_Entry]:
+    def _settled(self) -> list[Entry]:
         """Every plugin, after loading those that are yet to be loaded."""
         with self._lock:
             for entry in self._entries:
@@ -198,10 +129,10 @@ class PluginManager:
                     self._load_one(entry)
             return list(self._entries)
 
-    def _load_one(self, entry: _Entry) -> None:
+    def _load_one(self, entry: Entry) -> None:
         try:
             if entry.found is not None:
-                entry.plugin = _instance(load(entry.found), entry, self._data_dir)
+                entry.plugin = plugin_object(load(entry.found), entry, self._data_dir)
                 self._hooks.verify(entry.plugin, entry.name)
             self._hooks.register(entry.plugin, entry.name)
         # A plugin that calls sys.exit() when it is imported must not end the application.
@@ -364,9 +295,11 @@ class PluginManager:
         self.load()
         try:
             checked = Options(cls).check(options, f"{kind} {label(cls)}", data_dir)
+            component = self._hooks.hook.nanomem_build(kind=kind, cls=cls, options=checked)
         except ConfigError as error:
-            raise ConfigError(str(error), key=f"{kind}.{error.key}" if error.key else kind) from error.__cause__
-        component = self._hooks.hook.nanomem_build(kind=kind, cls=cls, options=checked)
+            if (error.key or "").partition(".")[0] not in KINDS:  # else a component that this one is made of
+                error.key = f"{kind}.{error.key}" if error.key else kind
+            raise
         if not isinstance(component, base):
             raise PluginError(
                 f"nanomem_build for {kind} {label(cls)}: expected an instance of {base.__name__}; found {component!r}"
@@ -465,30 +398,13 @@ class PluginManager:
                 _log_failure(implementation.plugin_name, hook, error)
 
 
-def _instance(plugin: object, entry: _Entry | None = None, data_dir: Path | None = None) -> object:
-    """The object that holds the hooks, checked for being one and for the API levels it states."""
-    options = {} if entry is None else entry.options
-    if isinstance(plugin, type) and issubclass(plugin, Plugin):
-        plugin = plugin(**Options(plugin).check(options, "the plugin", data_dir))
-    elif options:
-        raise ConfigError(
-            f"it takes no options, but plugins.options gives it {', '.join(options)}", key="plugins.options"
-        )
-    if not isinstance(plugin, (Plugin, ModuleType)):
-        raise PluginError(f"a plugin is a module, or a subclass of Plugin or an instance of one; found {plugin!r}")
-    levels = getattr(plugin, "NANOMEM_API_LEVELS", (API_LEVEL,))
-    if not isinstance(levels, Collection) or API_LEVEL not in levels:
-        raise PluginError(f"it supports the API levels {levels!r}, and this nanomem_core has level {API_LEVEL}")
-    return plugin
-
-
 def _log_failure(plugin: str, hook: str, error: BaseException) -> None:
     import logging
 
     logging.getLogger("nanomem").error("plugin %r failed in %s: %s", plugin, hook, one_line(error), exc_info=error)
 
 
-def _first_error(entries: Sequence[_Entry]) -> BaseException | None:
+def _first_error(entries: Sequence[Entry]) -> BaseException | None:
     return next((entry.error for entry in entries if entry.error is not None), None)
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 from ..errors import ConfigError
-from ..hints import did_you_mean, first_problem, is_secret
+from ..hints import did_you_mean, first_problem
+from ..masking import is_secret
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -94,11 +95,7 @@ class Options:
                 listed = ", ".join(sorted(known)) or "none"
                 hint = did_you_mean(name, known)
                 raise ConfigError(f"{component} has no option {name!r}{hint} (its options: {listed})", key=name)
-        # A SecretStr of pydantic, which need not be imported to be recognised.
-        checked = {
-            name: value.get_secret_value() if hasattr(value, "get_secret_value") else value
-            for name, value in options.items()
-        }
+        checked = {name: _revealed(value) for name, value in options.items()}
         if not all(
             _fits(checked[name], option) if name in checked else not option.required for name, option in known.items()
         ):
@@ -137,6 +134,15 @@ class Options:
             for name, value in values.items()
             if isinstance(value, (str, os.PathLike))
         }
+
+
+def _revealed(value: Any) -> Any:
+    """`value` with what the settings hide, at any depth, as it is."""
+    if hasattr(value, "get_secret_value"):  # a secret of pydantic, which need not be imported to be recognised
+        return value.get_secret_value()
+    if type(value) is dict:
+        return {key: _revealed(item) for key, item in value.items()}
+    return [_revealed(item) for item in value] if type(value) is list else value
 
 
 def _model(**fields: Any) -> type[BaseModel]:

@@ -11,17 +11,18 @@ from ..config.model import ConversationSettings
 from ..errors import ClosedError, ConflictError
 from ..interfaces import Component, Generator, Segmenter
 from ..memory import Memory
+from ..memory.base import retried
 from ..pipeline.distil import distil
 from ..pipeline.episodes import Episode, retold
 from ..pipeline.segmenting import Segmentation, SegmentationTally, segment_with_fallback
 from ..pipeline.usage import Usage
 from ..records import Record, Scope
-from ..registry.manager import PluginManager
-from .buffer import Due, MessageBufferManager, find_due, retried
+from .buffer import ATTEMPTS, Due, MessageBufferManager, find_due
 from .cutting import Cut, Cutter
 from .jobs import Jobs
 from .knowledge import ScopeKnowledge
 from .lanes import Lanes
+from .stored import stored
 
 __all__ = ["SystemBase"]
 
@@ -43,9 +44,8 @@ class SystemBase:
     ) -> None:
         self.memory = memory
         self.settings = ConversationSettings() if settings is None else settings
-        plugins = memory.plugins
-        self.generator: Generator | None = None if generator is None else plugins.build("generator", generator)
-        self.segmenters = _segmenters(plugins, segmenter, self.generator is not None)
+        self.generator: Generator | None = None if generator is None else memory.build("generator", generator)
+        self.segmenters = _segmenters(memory, segmenter, self.generator is not None)
         parts: tuple[Component | None, ...] = (self.generator, *self.segmenters)
         self._built = [part for part in parts if part is not None and part is not generator and part is not segmenter]
         for each in self.segmenters:
@@ -106,8 +106,7 @@ class SystemBase:
 
     def _scope(self, user: str | None, agent: str | None) -> Scope:
         self._check_open()
-        own = self.memory.scope
-        return Scope(own.user if user is None else user, own.agent if agent is None else agent)
+        return self.memory.scope.other(user, agent)
 
     def _episode(self, scope: Scope, record: Record) -> Episode:
         return Episode.from_record(record, scope.user, scope.agent)
@@ -167,11 +166,9 @@ class SystemBase:
                 raise
             return cut
 
-        cut = retried(cut_once)
-        for id in () if cut is None else cut.episodes:
-            record = self.memory.storage.get(scope, id)
-            if record is not None:
-                self.memory.plugins.episode_created(scope, record)
+        cut = retried(cut_once, ATTEMPTS)
+        for record in stored(self.memory, scope, () if cut is None else cut.episodes):
+            self.memory.plugins.episode_created(scope, record)
         return cut
 
     def _retell(self, episode: Record) -> Record:
@@ -187,10 +184,10 @@ class SystemBase:
 
 
 def _segmenters(
-    plugins: PluginManager, given: Segmenter | str | Mapping[str, Any] | None, has_generator: bool
+    memory: Memory, given: Segmenter | str | Mapping[str, Any] | None, has_generator: bool
 ) -> list[Segmenter]:
     """The segmenter that was given, then those that take over, as far as there are such plugins."""
-    chosen: list[Segmenter] = [] if given is None else [plugins.build("segmenter", given)]
-    offered = {offer.name for offer in plugins.classes("segmenter")} - {each.name for each in chosen}
+    chosen: list[Segmenter] = [] if given is None else [memory.build("segmenter", given)]
+    offered = {offer.name for offer in memory.plugins.classes("segmenter")} - {each.name for each in chosen}
     more = [name for name in _SEGMENTERS if name in offered and (name != "batch" or (has_generator and not chosen))]
-    return chosen + [plugins.build("segmenter", name) for name in more]
+    return chosen + [memory.build("segmenter", name) for name in more]

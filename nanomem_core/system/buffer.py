@@ -7,27 +7,25 @@ and a message leaves it only in the commit that stores its episode.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from ..changes import Change, Delete, Put
 from ..columns import ColumnSource
 from ..config.model import ConversationSettings
-from ..errors import ConflictError
 from ..interfaces import Segmenter
 from ..memory import Memory
+from ..memory.base import retried
 from ..pipeline.context import estimate_tokens
 from ..pipeline.messages import Message, read_messages, transcript
 from ..records import Record, Scope
 
-__all__ = ["Due", "MessageBuffer", "MessageBufferManager", "find_due", "retried", "sittings"]
+__all__ = ["ATTEMPTS", "Due", "MessageBuffer", "MessageBufferManager", "find_due", "sittings"]
 
-T = TypeVar("T")
-
-_ATTEMPTS = 10
+ATTEMPTS = 10
 """A scope is written to by a few at once, each in milliseconds, so that one loses ten times is no accident."""
 
 
@@ -143,7 +141,7 @@ class MessageBuffer:
             self._commit([Put(message.to_record(now), expect=0) for message in new], head)
             return new
 
-        return retried(add_new)
+        return retried(add_new, ATTEMPTS)
 
     def records(self) -> list[Record]:
         """The records of the waiting messages, in the order of time; of one time, in the order of arrival."""
@@ -170,7 +168,7 @@ class MessageBuffer:
             self._commit([Delete(record.id, expect=record.version) for record in records])
             return records
 
-        return [Message.from_record(record) for record in retried(remove)]
+        return [Message.from_record(record) for record in retried(remove, ATTEMPTS)]
 
     def get_conversation_text(self) -> str:
         """The waiting messages as lines ``role: content``."""
@@ -199,21 +197,6 @@ class MessageBuffer:
             self._memory.commit(changes, expect_head=expect_head, user=self.scope.user, agent=self.scope.agent)
 
 
-def retried(work: Callable[[], T]) -> T:
-    """What `work` returns, done anew when somebody else wrote meanwhile.
-
-    Raises:
-        ConflictError: somebody else wrote during each attempt.
-    """
-    for attempt in range(_ATTEMPTS):
-        try:
-            return work()
-        except ConflictError:
-            if attempt == _ATTEMPTS - 1:
-                raise
-    raise AssertionError("unreachable")
-
-
 def _given_id(item: object) -> str | None:
     if isinstance(item, Message):
         return item.message_id
@@ -232,13 +215,11 @@ class MessageBufferManager:
 
     def buffer(self, user: str | None = None, agent: str | None = None) -> MessageBuffer:
         """The buffer of a scope, the memory's own by default. Makes nothing: a scope exists once it holds a message."""
-        own = self._memory.scope
-        scope = Scope(own.user if user is None else user, own.agent if agent is None else agent)
-        return MessageBuffer(self._memory, scope, self._held)
+        return MessageBuffer(self._memory, self._memory.scope.other(user, agent), self._held)
 
     def buffers(self) -> list[MessageBuffer]:
         """The buffers in which a message waits."""
-        scopes = sorted(self._memory.storage.scopes(), key=lambda scope: (scope.user, scope.agent))
+        scopes = sorted(self._memory.storage.scopes())
         buffers = [MessageBuffer(self._memory, scope, self._held) for scope in scopes]
         return [buffer for buffer in buffers if not buffer.is_empty()]
 

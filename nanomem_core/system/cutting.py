@@ -15,6 +15,7 @@ from ..pipeline.messages import Message
 from ..pipeline.segmenting import Segmentation
 from ..records import Record, Scope
 from ..times import Clock
+from .stored import stored
 
 __all__ = ["Cut", "Cutter", "drawn_from"]
 
@@ -107,16 +108,15 @@ class Cutter:
             "present",
             decompose=False,
             mode="vector",
+            neighbours=False,
             kind="episode",
             user=scope.user,
             agent=scope.agent,
         )
-        found = (self._memory.storage.get(scope, hit["id"]) for hit in hits if hit["id"] not in taken)
         return [
             record
-            for record in found
-            if record is not None
-            and gap(messages, Episode.from_record(record).messages) <= 60 * settings.merge_gap_minutes
+            for record in stored(self._memory, scope, (hit.id for hit in hits if hit.id not in taken))
+            if gap(messages, Episode.from_record(record).messages) <= 60 * settings.merge_gap_minutes
         ]
 
 
@@ -126,5 +126,4 @@ def drawn_from(memory: Memory, scope: Scope, episodes: Collection[str]) -> list[
         return []
     filter = {"derived_from": {"$in": list(episodes)}}
     named = memory.records(filter=filter, kind=None, user=scope.user, agent=scope.agent)
-    found = (memory.storage.get(scope, entry["id"]) for entry in named)
-    return [record for record in found if record is not None]
+    return stored(memory, scope, (entry.id for entry in named))

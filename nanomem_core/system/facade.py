@@ -16,6 +16,7 @@ from ..pipeline.messages import Message
 from ..registry.manager import PluginManager
 from .buffer import Due, sittings
 from .removing import Removing
+from .stored import stored
 
 if TYPE_CHECKING:
     from ..config.model import Settings
@@ -114,8 +115,7 @@ class MemorySystem(Removing):
             cut = self._cut(scope, Due("flushed"))
         self._touched.add(scope)
         self._lanes.ask(scope)
-        found = [] if cut is None else [self.memory.storage.get(scope, id) for id in cut.episodes]
-        return [self._episode(scope, record) for record in found if record is not None]
+        return [self._episode(scope, each) for each in stored(self.memory, scope, () if cut is None else cut.episodes)]
 
     def import_chats(
         self,

@@ -27,8 +27,10 @@ from ..errors import (
 )
 from ..hints import one_line
 from ..memory import Memory
+from ..memory.base import retried
 from ..records import Record, Scope
-from .buffer import retried
+from .buffer import ATTEMPTS
+from .stored import stored
 
 __all__ = ["Distil", "Jobs", "attempts_of"]
 
@@ -117,11 +119,10 @@ class Jobs:
         return [record.id for record in chosen]
 
     def _to_do(self, scope: Scope) -> list[Record]:
-        filter = {"$or": [_TO_TELL, _TO_DISTIL]} if self._distil is not None else _TO_TELL
-        entries = self._memory.records(kind="episode", filter=filter, user=scope.user, agent=scope.agent)
-        found = (self._memory.storage.get(scope, entry["id"]) for entry in entries)
-        there = [record for record in found if record is not None and self.lacks(record)]
-        return sorted(there, key=lambda record: record.valid_from)
+        wanted = {"$or": [_TO_TELL, _TO_DISTIL]} if self._distil is not None else _TO_TELL
+        entries = self._memory.records(kind="episode", filter=wanted, user=scope.user, agent=scope.agent)
+        there = stored(self._memory, scope, (entry.id for entry in entries))
+        return sorted(filter(self.lacks, there), key=lambda record: record.valid_from)
 
     def _run_one(self, scope: Scope, episode: Record) -> bool:
         """Do what `episode` lacks; False if that came to nothing since somebody else wrote meanwhile."""
@@ -180,7 +181,7 @@ class Jobs:
             self._memory.commit(changes, expect_head=columns.head, user=scope.user, agent=scope.agent)
             return True
 
-        if not retried(put):
+        if not retried(put, ATTEMPTS):
             raise ConflictError(f"scope {scope}: its facts changed while more were drawn; draw them again")
 
 

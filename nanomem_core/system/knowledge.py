@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from ..config.model import ConversationSettings
 from ..memory import Memory
 from ..records import Record, Scope
+from ..results import Entry
+from .stored import stored
 
 __all__ = ["ScopeKnowledge"]
 
@@ -29,6 +30,7 @@ class ScopeKnowledge:
             temporal_direction="present",
             decompose=False,
             mode="vector",
+            neighbours=False,
             user=self._scope.user,
             agent=self._scope.agent,
         )
@@ -49,6 +51,6 @@ class ScopeKnowledge:
         """Whether two names mean one attribute, as the taggers see it."""
         return entity == other or any(tagger.same(entity, other) for tagger in self._memory.taggers)
 
-    def _records(self, entries: Iterable[Mapping[str, Any]]) -> list[Record]:
-        found = (self._memory.storage.get(self._scope, entry["id"]) for entry in entries)
-        return [record for record in found if record is not None and record.kind == "fact"]
+    def _records(self, entries: Iterable[Entry]) -> list[Record]:
+        found = stored(self._memory, self._scope, (entry.id for entry in entries))
+        return [record for record in found if record.kind == "fact"]

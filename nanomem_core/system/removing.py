@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ..changes import Change, Delete, Put
+from ..memory.base import retried
 from ..pipeline.consolidate import undo_changes
 from ..pipeline.merging import move_sources, sources_of
-from .buffer import retried
+from .buffer import ATTEMPTS
 from .cutting import drawn_from
 from .reading import Reading
+from .stored import stored
 
 __all__ = ["Removing"]
 
@@ -34,8 +36,7 @@ class Removing(Reading):
             episode = storage.get(scope, id)
             if episode is None or episode.kind != "episode":
                 return False
-            whole = [episode, *(storage.get(scope, old) for old in episode.metadata.get("merged_from") or ())]
-            doomed = [record for record in whole if record is not None]
+            doomed = [episode, *stored(self.memory, scope, episode.metadata.get("merged_from") or ())]
             gone: dict[str, str | None] = dict.fromkeys(record.id for record in doomed)
             changes: list[Change] = [Delete(record.id, expect=record.version) for record in doomed]
             facts.clear()
@@ -48,7 +49,7 @@ class Removing(Reading):
             self.memory.commit(changes, user=scope.user, agent=scope.agent)
             return True
 
-        deleted = retried(remove)
+        deleted = retried(remove, ATTEMPTS)
         if deleted:
             self.memory.plugins.episode_deleted(scope, id, facts)
         return {"deleted": deleted, "facts": facts}
@@ -80,7 +81,7 @@ class Removing(Reading):
             self.memory.commit(changes, user=scope.user, agent=scope.agent)
             return [change.record.id for change in changes if isinstance(change, Put)]
 
-        return retried(take_back)
+        return retried(take_back, ATTEMPTS)
 
     def delete_user(self, user: str, *, agent: str | None = None) -> int:
         """Erase all that is held of a user (of one agent's if `agent` is given): messages, episodes, facts.

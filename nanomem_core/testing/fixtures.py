@@ -1,4 +1,4 @@
-"""What all contracts of storages stand on: the fixtures, and two scopes."""
+"""The fixtures that contracts stand on, and two scopes."""
 
 from __future__ import annotations
 
@@ -8,16 +8,26 @@ from typing import ClassVar
 
 import pytest
 
-from ..interfaces import Storage
+from ..interfaces import Generator, Storage
 from ..records import Scope
 from .samples import SPACE
 
-__all__ = ["ANN", "BOB", "MakeStorage", "StorageFixtures"]
+__all__ = ["ANN", "BOB", "GivenGenerator", "MakeStorage", "ModelFixtures", "StorageFixtures"]
 
 MakeStorage = Callable[[], Storage]
+GivenGenerator = Callable[[], Generator | None]
 
 ANN = Scope("ann", "helper")
 BOB = Scope("bob", "helper")
+
+
+class ModelFixtures:
+    """What the contracts of parts that may ask a generator stand on."""
+
+    @pytest.fixture
+    def make_generator(self) -> GivenGenerator:
+        """The generator that is given to each call; None unless a plugin's test class overrides this."""
+        return lambda: None
 
 
 class StorageFixtures:

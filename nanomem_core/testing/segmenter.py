@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from ..interfaces import Generator, Segmenter
+from ..interfaces import Segmenter
 from ..records import Record
+from .fixtures import GivenGenerator, ModelFixtures
 from .samples import NOON, fact
 
 __all__ = ["MakeSegmenter", "SegmenterContract"]
@@ -50,7 +51,7 @@ def messages(count: int) -> list[Record]:
     ]
 
 
-class SegmenterContract:
+class SegmenterContract(ModelFixtures):
     """What `nanomem_core.interfaces.Segmenter` promises; see the module."""
 
     @pytest.fixture
@@ -59,27 +60,20 @@ class SegmenterContract:
         raise NotImplementedError(f"{type(self).__name__}: expected a fixture make_segmenter; see {__name__}")
 
     @pytest.fixture
-    def make_generator(self) -> Callable[[], Generator | None]:
-        """The generator that is given to each call; None unless a plugin's test class overrides this."""
-        return lambda: None
-
-    @pytest.fixture
     def segmenter(self, make_segmenter: MakeSegmenter) -> Iterator[Segmenter]:
         with make_segmenter() as segmenter:
             yield segmenter
 
     @pytest.mark.parametrize("count", [0, 1, 2, 3, 10, 57])
     def test_the_groups_are_an_exact_partition(
-        self, segmenter: Segmenter, make_generator: Callable[[], Generator | None], count: int
+        self, segmenter: Segmenter, make_generator: GivenGenerator, count: int
     ) -> None:
         groups = segmenter.segment(messages(count), make_generator())
         assert sorted(index for group in groups for index in group) == list(range(count))
         assert all(group == sorted(group) and group for group in groups)
         assert [group[0] for group in groups] == sorted(group[0] for group in groups)
 
-    def test_a_proposal_is_of_whole_numbers(
-        self, segmenter: Segmenter, make_generator: Callable[[], Generator | None]
-    ) -> None:
+    def test_a_proposal_is_of_whole_numbers(self, segmenter: Segmenter, make_generator: GivenGenerator) -> None:
         proposal = segmenter.split(messages(10), make_generator())
         assert isinstance(proposal, Sequence)
         assert all(isinstance(group, (list, tuple)) for group in proposal)
@@ -89,16 +83,14 @@ class SegmenterContract:
         self,
         segmenter: Segmenter,
         make_segmenter: MakeSegmenter,
-        make_generator: Callable[[], Generator | None],
+        make_generator: GivenGenerator,
     ) -> None:
         first = segmenter.segment(messages(20), make_generator())
         assert segmenter.segment(messages(20), make_generator()) == first
         with make_segmenter() as again:
             assert again.segment(messages(20), make_generator()) == first
 
-    def test_the_messages_are_not_changed(
-        self, segmenter: Segmenter, make_generator: Callable[[], Generator | None]
-    ) -> None:
+    def test_the_messages_are_not_changed(self, segmenter: Segmenter, make_generator: GivenGenerator) -> None:
         given = messages(12)
         segmenter.due(given)
         segmenter.segment(given, make_generator())

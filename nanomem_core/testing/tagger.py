@@ -17,8 +17,9 @@ from typing import ClassVar
 
 import pytest
 
-from ..interfaces import Generator, Statement, Tagger
+from ..interfaces import Statement, Tagger
 from ..records import normalize_entity
+from .fixtures import GivenGenerator, ModelFixtures
 from .processes import in_processes, must_be_picklable
 from .samples import ODD_TEXTS
 
@@ -27,7 +28,7 @@ __all__ = ["MakeTagger", "TaggerContract"]
 MakeTagger = Callable[[], Tagger]
 
 
-class TaggerContract:
+class TaggerContract(ModelFixtures):
     """What `nanomem_core.interfaces.Tagger` promises; see the module."""
 
     statements: ClassVar[Sequence[str]] = ()
@@ -39,39 +40,30 @@ class TaggerContract:
         raise NotImplementedError(f"{type(self).__name__}: expected a fixture make_tagger; see {__name__}")
 
     @pytest.fixture
-    def make_generator(self) -> Callable[[], Generator | None]:
-        """The generator that is given to each call; None unless a plugin's test class overrides this."""
-        return lambda: None
-
-    @pytest.fixture
     def tagger(self, make_tagger: MakeTagger) -> Iterator[Tagger]:
         with make_tagger() as tagger:
             yield tagger
 
-    def test_known_statements_get_an_entity(
-        self, tagger: Tagger, make_generator: Callable[[], Generator | None]
-    ) -> None:
+    def test_known_statements_get_an_entity(self, tagger: Tagger, make_generator: GivenGenerator) -> None:
         assert self.statements, "name some texts in `statements` that the tagger recognises"
         for text in self.statements:
             entity = tagger.tag(text, generator=make_generator())
             assert entity is not None, text
             assert normalize_entity(entity)
 
-    def test_any_text_gets_an_entity_or_none(
-        self, tagger: Tagger, make_generator: Callable[[], Generator | None]
-    ) -> None:
+    def test_any_text_gets_an_entity_or_none(self, tagger: Tagger, make_generator: GivenGenerator) -> None:
         for text in (*ODD_TEXTS, "my " * 2_000, "it's", "?"):
             for previous in (None, "city"):
                 entity = tagger.tag(text, previous=previous, generator=make_generator())
                 assert entity is None or normalize_entity(entity)
             assert all(normalize_entity(entity) for entity in tagger.intents(text))
 
-    def test_nothing_said_gives_no_entity(self, tagger: Tagger, make_generator: Callable[[], Generator | None]) -> None:
+    def test_nothing_said_gives_no_entity(self, tagger: Tagger, make_generator: GivenGenerator) -> None:
         for text in ("", " ", "\n"):
             assert tagger.tag(text, generator=make_generator()) is None
 
     def test_a_batch_answers_for_each_statement_and_keeps_what_is_known(
-        self, tagger: Tagger, make_generator: Callable[[], Generator | None]
+        self, tagger: Tagger, make_generator: GivenGenerator
     ) -> None:
         texts = [*self.statements, "", *ODD_TEXTS]
         batch = [Statement(text) for text in texts]
@@ -84,9 +76,7 @@ class TaggerContract:
         assert tagger.tag_batch(given, previous="city", generator=make_generator()) == ["given"] * len(given)
         assert tagger.tag_batch([], generator=make_generator()) == []
 
-    def test_same_is_reflexive_and_symmetric(
-        self, tagger: Tagger, make_generator: Callable[[], Generator | None]
-    ) -> None:
+    def test_same_is_reflexive_and_symmetric(self, tagger: Tagger, make_generator: GivenGenerator) -> None:
         tags = [tagger.tag(text, generator=make_generator()) for text in self.statements]
         names = ["city", "employer", *(normalize_entity(tag) for tag in tags if tag is not None)]
         for name in names:
@@ -95,7 +85,7 @@ class TaggerContract:
                 assert tagger.same(name, other) == tagger.same(other, name)
 
     def test_another_process_says_the_same(
-        self, tagger: Tagger, make_tagger: MakeTagger, make_generator: Callable[[], Generator | None]
+        self, tagger: Tagger, make_tagger: MakeTagger, make_generator: GivenGenerator
     ) -> None:
         if make_generator() is not None:
             pytest.skip("what it says depends on the generator")

@@ -20,6 +20,7 @@ from nanomem_core.records import (
     new_id,
     new_ids,
     normalize_entity,
+    read_share,
 )
 
 
@@ -241,3 +242,21 @@ def test_records_without_metadata_do_not_share_it():
 
 def test_kinds_are_the_five_that_are_documented():
     assert KINDS == ("message", "episode", "fact", "summary", "purged")
+
+
+def test_another_scope_keeps_what_is_not_named():
+    ann = Scope("ann", "helper")
+    assert ann.other() is ann
+    assert ann.other(user="bob") == Scope("bob", "helper")
+    assert ann.other(agent="tutor") == Scope("ann", "tutor")
+    with pytest.raises(InputError):
+        ann.other(user="")
+    assert sorted([Scope("b"), ann, Scope("ann")]) == [Scope("ann"), ann, Scope("b")]
+
+
+@pytest.mark.parametrize(
+    ("value", "share"),
+    [(0, 0.0), (1, 1.0), (0.25, 0.25), (True, None), (-0.1, None), (1.1, None), ("1", None), (None, None)],
+)
+def test_a_share_is_a_number_from_0_to_1(value, share):
+    assert read_share(value) == share

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nanomem_core.errors import TimeError
-from nanomem_core.times import format_time, parse_time, system_clock
+from nanomem_core.times import format_date, format_time, parse_time, system_clock
 
 MOMENT = 1_772_357_400.0  # 2026-03-01T09:30:00Z
 DAY = 1_772_323_200.0  # 2026-03-01T00:00:00Z
@@ -106,6 +106,7 @@ def test_times_are_written_in_utc(seconds, text):
 
 @given(st.floats(-62_135_596_800, 253_402_300_799))
 def test_a_written_time_reads_back_to_the_microsecond(seconds):
+    assert format_time(seconds).startswith(f"{format_date(seconds)}T")
     assert parse_time(format_time(seconds)) == pytest.approx(seconds, rel=0, abs=1e-4 if abs(seconds) > 1e10 else 1e-6)
 
 

@@ -1,4 +1,4 @@
-"""A provider of OpenAI's interface, on a real socket, that fails in a given way until it is mended."""
+"""A provider of any of the three interfaces, on a real socket, that fails in a given way until it is mended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,15 @@ from tests.core.system.test_system import where
 from tests.memories import storage_in, texts
 from tests.scripted_server import Received, Reply
 
-__all__ = ["Fault", "Provider", "assert_all_is_done", "assert_nothing_is_lost", "completion", "opened", "said"]
+__all__ = [
+    "Fault",
+    "Provider",
+    "assert_all_is_done",
+    "assert_nothing_is_lost",
+    "opened",
+    "said",
+    "setting_for",
+]
 
 Fault = Callable[["Provider", str, Received], Reply | None]
 """What to answer to a request for an answer of a kind (the first property of its schema); None is a right answer."""
@@ -42,44 +50,70 @@ def said() -> list[dict[str, Any]]:
     ]
 
 
-def completion(text: str) -> Reply:
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-    usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
-    return Reply({"id": "c", "object": "chat.completion", "model": "m", "choices": [choice], "usage": usage})
-
-
 class Provider:
     """A script of `tests.scripted_server.ScriptedServer`.
 
     Attributes:
+        use: whose interface it has: ``openai``, ``ollama`` or ``anthropic``.
         fault: what is wrong with it; None once it is mended.
         asked: the kinds of answers that were asked for, in order.
     """
 
-    def __init__(self, fault: Fault | None = None) -> None:
+    def __init__(self, use: str, fault: Fault | None = None) -> None:
+        self.use = use
         self.fault = fault
         self.asked: list[str] = []
+        self._strict = {"openai": providers.openai, "ollama": providers.ollama, "anthropic": providers.anthropic}[use]
 
     def __call__(self, request: Received) -> Reply:
-        reply = providers.openai(request)
-        if reply.status != 200 or not request.path.endswith("/chat/completions"):
+        reply = self._strict(request)
+        if reply.status != 200 or "messages" not in request.body:
             return reply
-        form = request.body.get("response_format")
-        schema = None if form is None else form["json_schema"]["schema"]
+        schema = self._schema(request.body)
         kind = "text" if schema is None else next(iter(schema["properties"]))
         self.asked.append(kind)
         if self.fault is not None and (faulty := self.fault(self, kind, request)) is not None:
             return faulty
+        messages = request.body["messages"]
         if kind == "episodes":
-            count = int(re.match(r"\d+", request.body["messages"][-1]["content"])[0])  # type: ignore[index]
-            return completion(json.dumps({"episodes": [{"indices": list(range(1, count + 1)), "topic": "a talk"}]}))
-        return completion(Listener().complete(request.body["messages"], schema=schema).text)
+            count = int(re.match(r"\d+", messages[-1]["content"])[0])  # type: ignore[index]
+            return self.saying(json.dumps({"episodes": [{"indices": list(range(1, count + 1)), "topic": "a talk"}]}))
+        return self.saying(Listener().complete(messages, schema=schema).text)
+
+    def saying(self, text: str) -> Reply:
+        """A whole answer of the model."""
+        if self.use == "ollama":
+            message = {"role": "assistant", "content": text}
+            counts = {"prompt_eval_count": 100, "eval_count": 10}
+            return Reply({"model": "m", "message": message, "done": True, "done_reason": "stop", **counts})
+        if self.use == "anthropic":
+            message = {"id": "c", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn"}
+            usage = {"input_tokens": 100, "output_tokens": 10}
+            return Reply({**message, "content": [{"type": "text", "text": text}], "usage": usage})
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
+        return Reply({"id": "c", "object": "chat.completion", "model": "m", "choices": [choice], "usage": usage})
+
+    def _schema(self, body: Any) -> Any:
+        """The schema that the answer is to follow; None if it is to be a text."""
+        if self.use == "ollama":
+            return body.get("format")
+        if self.use == "anthropic":  # which is told it in words
+            _, told, schema = (body.get("system") or "").partition("JSON Schema:\n")
+            return json.loads(schema) if told else None
+        form = body.get("response_format")
+        return None if form is None else form["json_schema"]["schema"]
 
 
-def opened(folder: Path, store: str, url: str, **options: Any) -> MemorySystem:
+def setting_for(url: str, use: str, **options: Any) -> dict[str, Any]:
+    """The setting of a generator or an embedder that asks the provider at `url`."""
+    return {"use": use, "model": "m", "base_url": url, "api_key": providers.KEY} | options
+
+
+def opened(folder: Path, store: str, url: str, use: str, **options: Any) -> MemorySystem:
     """A system over a store in `folder`, whose model is at `url`; closing it leaves the memory open."""
     memory = Memory(storage_in(folder, store), HashEmbedder(), taggers=(), plugins=PluginManager.discover())
-    generator = {"use": "openai", "model": "m", "base_url": url, "api_key": providers.KEY, "retries": 1} | options
+    generator = setting_for(url, use, retries=1) | options
     return MemorySystem(memory, generator=generator, settings=ConversationSettings())
 
 

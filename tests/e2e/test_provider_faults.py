@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -23,22 +22,25 @@ from nanomem_core.registry.manager import PluginManager
 from nanomem_core.system import MemorySystem
 from nanomem_core.testing import HashEmbedder
 from nanomem_plugins.lexical.embedder import LexicalEmbedder
-from nanomem_plugins.openai.embedder import OpenAIEmbedder
-from nanomem_plugins.openai.generator import OpenAIGenerator
 from tests import providers
 from tests.e2e.faulty_provider import (
     Fault,
     Provider,
     assert_all_is_done,
     assert_nothing_is_lost,
-    completion,
     opened,
     said,
+    setting_for,
 )
 from tests.memories import storage_in, texts
 from tests.scripted_server import Received, Reply, ScriptedServer
 
-on_disk = pytest.mark.parametrize("store", ["arena", "jsonl", "markdown"])
+on_disk = pytest.mark.parametrize(
+    ("store", "use"),
+    [("arena", "openai"), ("jsonl", "openai"), ("markdown", "openai"), ("arena", "ollama"), ("arena", "anthropic")],
+    ids=lambda name: name,
+)
+"""Every store, and every provider."""
 
 HANGING = 0.3
 """Seconds that a client waits for a server that never answers."""
@@ -56,6 +58,10 @@ def always(reply: Callable[[], Reply]) -> Fault:
     return lambda provider, kind, request: reply()
 
 
+def saying(text: str) -> Fault:
+    return lambda provider, kind, request: provider.saying(text)
+
+
 def refusing(status: int, headers: dict[str, str] | None = None) -> Fault:
     return always(lambda: Reply({"error": {"message": "no", "type": "t"}}, status, headers or {}))
 
@@ -64,9 +70,9 @@ def refusing(status: int, headers: dict[str, str] | None = None) -> Fault:
 # calls to cut and to tell the messages, then three attempts to tell the episode and to draw its facts, two calls each:
 # eight.
 FAULTS: dict[str, tuple[Fault, int, int]] = {
-    "text in place of JSON": (always(lambda: completion("I would rather not.")), 16, 16),  # each is asked once more
-    "JSON of another shape": (always(lambda: completion('{"episodes": 1, "title": [], "facts": 1}')), 16, 16),
-    "an empty answer": (always(lambda: completion("")), 16, 16),
+    "text in place of JSON": (saying("I would rather not."), 16, 16),  # each is asked once more
+    "JSON of another shape": (saying('{"episodes": 1, "title": [], "facts": 1}'), 16, 16),
+    "an empty answer": (saying(""), 16, 16),
     "no completion": (always(lambda: Reply({"choices": []})), 8, 8),
     "400": (refusing(400), 8, 8),
     "500 for ever": (refusing(500), 16, 16),  # each is repeated once
@@ -85,11 +91,13 @@ HANGING_FAULTS = ("hangs", "drips")
 
 @pytest.mark.parametrize("name", FAULTS)
 @on_disk
-def test_calls_are_bounded_and_all_is_done_once_the_provider_is_mended(tmp_path: Path, store: str, name: str) -> None:
+def test_calls_are_bounded_and_all_is_done_once_the_provider_is_mended(
+    tmp_path: Path, store: str, use: str, name: str
+) -> None:
     fault, least, most = FAULTS[name]
-    provider = Provider(fault)
+    provider = Provider(use, fault)
     with ScriptedServer(provider) as server:
-        system = opened(tmp_path, store, server.url, timeout=HANGING if name in HANGING_FAULTS else 30)
+        system = opened(tmp_path, store, server.url, use, timeout=HANGING if name in HANGING_FAULTS else 30)
         with system.memory, system:
             assert len(system.add_messages(said())["added"]) == len(said())
             [episode] = system.flush()
@@ -110,7 +118,7 @@ def test_calls_are_bounded_and_all_is_done_once_the_provider_is_mended(tmp_path:
                 assert status["error"]
         provider.fault = None
         forget_unreachable_endpoints()
-        system = opened(tmp_path, store, server.url)
+        system = opened(tmp_path, store, server.url, use)
         with system.memory, system:
             assert_nothing_is_lost(system)
             system.retry()
@@ -123,15 +131,15 @@ def test_calls_are_bounded_and_all_is_done_once_the_provider_is_mended(tmp_path:
 
 
 @on_disk
-def test_a_provider_that_asks_for_patience_gets_it(tmp_path: Path, store: str) -> None:
+def test_a_provider_that_asks_for_patience_gets_it(tmp_path: Path, store: str, use: str) -> None:
     def busy(provider: Provider, kind: str, request: Received) -> Reply | None:
         if provider.asked.count(kind) > 1:
             return None
         return Reply({"error": {"message": "slow down"}}, 429, {"retry-after": "0"})
 
-    provider = Provider(busy)
+    provider = Provider(use, busy)
     with ScriptedServer(provider) as server:
-        system = opened(tmp_path, store, server.url)
+        system = opened(tmp_path, store, server.url, use)
         with system.memory, system:
             system.add_messages(said())
             system.flush()
@@ -141,18 +149,18 @@ def test_a_provider_that_asks_for_patience_gets_it(tmp_path: Path, store: str) -
 
 
 @on_disk
-def test_an_answer_that_comes_too_late_is_nobody_s(tmp_path: Path, store: str) -> None:
+def test_an_answer_that_comes_too_late_is_nobody_s(tmp_path: Path, store: str, use: str) -> None:
     late = threading.Event()
 
     def slow(provider: Provider, kind: str, request: Received) -> Reply | None:
         if kind != "facts" or provider.asked.count(kind) > 1:
             return None
         text = json.dumps({"facts": [{"text": "Ann is late"}]})
-        return Reply(completion(text).body, wait=late)
+        return Reply(provider.saying(text).body, wait=late)
 
-    provider = Provider(slow)
+    provider = Provider(use, slow)
     with ScriptedServer(provider) as server:
-        system = opened(tmp_path, store, server.url, timeout=2)
+        system = opened(tmp_path, store, server.url, use, timeout=2)
         with system.memory, system:
             system.add_messages(said())
             system.flush()
@@ -165,18 +173,18 @@ def test_an_answer_that_comes_too_late_is_nobody_s(tmp_path: Path, store: str) -
 
 
 @on_disk
-def test_an_answer_that_comes_after_closing_is_nobody_s(tmp_path: Path, store: str) -> None:
+def test_an_answer_that_comes_after_closing_is_nobody_s(tmp_path: Path, store: str, use: str) -> None:
     asked, late = threading.Event(), threading.Event()
 
     def slow(provider: Provider, kind: str, request: Received) -> Reply | None:
         if kind != "facts":
             return None
         asked.set()
-        return Reply(completion(json.dumps({"facts": [{"text": "Ann is late"}]})).body, wait=late)
+        return Reply(provider.saying(json.dumps({"facts": [{"text": "Ann is late"}]})).body, wait=late)
 
-    provider = Provider(slow)
+    provider = Provider(use, slow)
     with ScriptedServer(provider) as server:
-        system = opened(tmp_path, store, server.url)
+        system = opened(tmp_path, store, server.url, use)
         with system.memory:
             system.add_messages(said())
             system.flush()
@@ -184,7 +192,7 @@ def test_an_answer_that_comes_after_closing_is_nobody_s(tmp_path: Path, store: s
             assert not system.close(timeout=0), "work was cut off"
         late.set()
         provider.fault = None
-        system = opened(tmp_path, store, server.url)
+        system = opened(tmp_path, store, server.url, use)
         with system.memory, system:
             assert_nothing_is_lost(system)
             assert system.wait(60)
@@ -197,7 +205,7 @@ def test_an_answer_that_comes_after_closing_is_nobody_s(tmp_path: Path, store: s
 @pytest.mark.parametrize(
     ("fault", "error", "requests"),
     [
-        (always(lambda: completion("<think>hm</think>")), ReplyError, 1),
+        (saying("<think>hm</think>"), ReplyError, 1),
         (refusing(400), RefusedError, 1),
         (refusing(429, {"retry-after": "3600"}), RateLimitedError, 1),
         (refusing(500), RefusedError, 3),
@@ -207,14 +215,14 @@ def test_an_answer_that_comes_after_closing_is_nobody_s(tmp_path: Path, store: s
 )
 @on_disk
 def test_a_message_is_stored_once_though_the_answer_to_it_fails(
-    tmp_path: Path, store: str, fault: Fault, error: type[GeneratorError], requests: int
+    tmp_path: Path, store: str, use: str, fault: Fault, error: type[GeneratorError], requests: int
 ) -> None:
-    provider = Provider(fault)
+    provider = Provider(use, fault)
     timeout = HANGING if error is EndpointTimeoutError else 30
-    memory = Memory(storage_in(tmp_path, store), HashEmbedder(), taggers=(), plugins=PluginManager())
+    memory = Memory(storage_in(tmp_path, store), HashEmbedder(), taggers=(), plugins=PluginManager.discover())
     with ScriptedServer(provider) as server, memory:
         with (
-            OpenAIGenerator("m", base_url=server.url, api_key=providers.KEY, timeout=timeout) as generator,
+            memory.build("generator", setting_for(server.url, use, timeout=timeout)) as generator,
             pytest.raises(error) as caught,
         ):
             memory.chat("I live in Oslo", generator, store=True)
@@ -223,7 +231,7 @@ def test_a_message_is_stored_once_though_the_answer_to_it_fails(
         assert stored["id"] in "".join(caught.value.__notes__)
         provider.fault = None
         forget_unreachable_endpoints()
-        with OpenAIGenerator("m", base_url=server.url, api_key=providers.KEY) as generator:
+        with memory.build("generator", setting_for(server.url, use)) as generator:
             assert memory.chat("I live in Oslo", generator, store=False).reply is not None
         assert texts(memory.records()) == ["I live in Oslo"]
 
@@ -235,37 +243,39 @@ def test_a_message_is_stored_once_though_the_answer_to_it_fails(
     "fault",
     [
         lambda: Reply({"error": {"message": "no"}}, 500),
-        lambda: Reply({"data": [{"index": 0, "embedding": [1.0, 2.0]}]}),
+        lambda: Reply({"data": [{"index": 0, "embedding": [1.0, 2.0]}], "embeddings": [[1.0, 2.0]]}),
         lambda: Reply(b'{"data": [', missing=10),
         lambda: Reply(wait=threading.Event()),
     ],
     ids=["500", "too few rows", "breaks off", "hangs"],
 )
+@pytest.mark.parametrize("use", ["openai", "ollama"])
 def test_texts_whose_vectors_fail_half_way_are_stored_not_at_all_and_then_once(
-    tmp_path: Path, fault: Callable[[], Reply]
+    tmp_path: Path, use: str, fault: Callable[[], Reply]
 ) -> None:
     calls: list[Any] = []
 
     def provider(request: Received) -> Reply:
         calls.append(request.body["input"])
-        return fault() if broken and len(calls) > 1 else providers.openai(request)
+        strict = providers.openai if use == "openai" else providers.ollama
+        return fault() if broken and len(calls) > 1 else strict(request)
 
     broken = True
     with ScriptedServer(provider) as server:
 
         def memory(**options: Any) -> Memory:
-            embedder = OpenAIEmbedder(base_url=server.url, api_key=providers.KEY, batch_size=2, retries=1, **options)
-            return Memory(storage_in(tmp_path, "arena"), embedder, taggers=(), plugins=PluginManager())
+            embedder = setting_for(server.url, use, batch_size=2, retries=1, **options)
+            return Memory(storage_in(tmp_path, "arena"), embedder, taggers=(), plugins=PluginManager.discover())
 
         facts = [f"fact {number}" for number in range(6)]
-        with memory(timeout=2.0) as first, closing(first.embedder):
+        with memory(timeout=2.0) as first:
             with pytest.raises(GeneratorError):
                 first.add_many(facts)
             assert len(calls) <= 3, "one batch that works, and one that is tried twice"
             assert first.records() == []
         broken = False
         forget_unreachable_endpoints()
-        with memory() as second, closing(second.embedder):
+        with memory() as second:
             second.add_many(facts)
             assert sorted(texts(second.records())) == facts
             assert texts(second.search("fact 3", 1, mode="vector")) == ["fact 3"]
@@ -297,7 +307,7 @@ INTERRUPTED = dedent("""
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends Ctrl-C to consoles, not to processes")
 @pytest.mark.parametrize("phase", ["episodes", "facts"])
 @on_disk
-def test_after_ctrl_c_the_same_process_goes_on(tmp_path: Path, store: str, phase: str) -> None:
+def test_after_ctrl_c_the_same_process_goes_on(tmp_path: Path, store: str, use: str, phase: str) -> None:
     asked, never = threading.Event(), threading.Event()
 
     def hang_once(provider: Provider, kind: str, request: Received) -> Reply | None:
@@ -307,18 +317,12 @@ def test_after_ctrl_c_the_same_process_goes_on(tmp_path: Path, store: str, phase
         return Reply(wait=never)
 
     path = {"arena": "memory.dat", "jsonl": "lines", "markdown": "notes"}[store]
-    with ScriptedServer(Provider(hang_once)) as server:
+    with ScriptedServer(Provider(use, hang_once)) as server:
         settings = {
             "storage": {"use": store, "path" if store == "arena" else "root": str(tmp_path / path)},
             "embedder": "lexical",
             "taggers": [],
-            "generator": {
-                "use": "openai",
-                "model": "m",
-                "base_url": server.url,
-                "api_key": providers.KEY,
-                "timeout": 5,
-            },
+            "generator": setting_for(server.url, use, timeout=5),
         }
         arguments = [json.dumps(settings), json.dumps(said()), "flush"]
         with subprocess.Popen(
@@ -336,7 +340,8 @@ def test_after_ctrl_c_the_same_process_goes_on(tmp_path: Path, store: str, phase
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends Ctrl-C to consoles, not to processes")
 @pytest.mark.parametrize("phase", ["episodes", "facts"])
-def test_ctrl_c_ends_a_command_at_once_and_the_next_one_does_the_rest(tmp_path: Path, phase: str) -> None:
+@pytest.mark.parametrize("use", ["openai", "ollama", "anthropic"])
+def test_ctrl_c_ends_a_command_at_once_and_the_next_one_does_the_rest(tmp_path: Path, use: str, phase: str) -> None:
     asked, never = threading.Event(), threading.Event()
 
     def hang(provider: Provider, kind: str, request: Received) -> Reply | None:
@@ -345,13 +350,13 @@ def test_ctrl_c_ends_a_command_at_once_and_the_next_one_does_the_rest(tmp_path: 
         asked.set()
         return Reply(wait=never)
 
-    provider = Provider(hang)
+    provider = Provider(use, hang)
     with ScriptedServer(provider) as server:
         keep = {key: value for key, value in os.environ.items() if not key.startswith("NANOMEM_")}
         environment = keep | {
             "NANOMEM_CONFIG": "",
             "NANOMEM_TAGGERS": "",
-            "NANOMEM_GENERATOR__USE": "openai",
+            "NANOMEM_GENERATOR__USE": use,
             "NANOMEM_GENERATOR__MODEL": "m",
             "NANOMEM_GENERATOR__BASE_URL": server.url,
             "NANOMEM_GENERATOR__API_KEY": providers.KEY,

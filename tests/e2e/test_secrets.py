@@ -19,10 +19,10 @@ import pytest
 
 from nanomem_core.config.model import masked
 from nanomem_core.config.sources import settings_of
-from nanomem_core.errors import NanomemError
+from nanomem_core.errors import AuthenticationError, NanomemError
 from nanomem_core.http import exchange, forget_unreachable_endpoints
+from nanomem_core.registry.manager import PluginManager
 from nanomem_core.system import MemorySystem
-from tests import providers
 from tests.e2e.faulty_provider import said
 from tests.scripted_server import Received, Reply, ScriptedServer
 
@@ -62,6 +62,12 @@ def gossip(request: Received) -> str:
     return f"bad request: {json.dumps(dict(request.headers))} {request.path}?{request.query}"
 
 
+def broken_off(request: Received) -> bytes:
+    """An error in the middle of a stream, in the form of the provider that was asked."""
+    event = json.dumps({"type": "error", "error": {"message": gossip(request)}})
+    return f"{event}\n".encode() if request.path.startswith("/api/") else f"data: {event}\n\n".encode()
+
+
 FAULTS = {
     "401": lambda request: Reply({"error": {"message": gossip(request), "code": "invalid_api_key"}}, 401),
     "400": lambda request: Reply({"error": {"message": gossip(request)}}, 400),
@@ -70,17 +76,17 @@ FAULTS = {
     "redirect": lambda request: Reply(b"", 307, {"location": f"http://127.0.0.1:9/?sig={SIGNATURE}&k={KEY}"}),
     "no JSON": lambda request: Reply(gossip(request)),
     "another shape": lambda request: Reply({"error": gossip(request), "usage": gossip(request)}),
-    "stream": lambda request: Reply([f"data: {json.dumps({'error': {'message': gossip(request)}})}\n\n".encode()]),
+    "stream": lambda request: Reply([broken_off(request)]),
     "breaks off": lambda request: Reply(gossip(request), missing=100),
     "hangs": lambda request: Reply(wait=threading.Event()),
 }
 
 
-def component(url: str, **options: Any) -> dict[str, Any]:
+def component(url: str, use: str = "openai", **options: Any) -> dict[str, Any]:
     scheme, _, host = url.partition("://")
     return {
-        "use": "openai",
-        "base_url": f"{scheme}://ann:{PASSWORD}@{host}/v1?sig={SIGNATURE}",
+        "use": use,
+        "base_url": f"{scheme}://ann:{PASSWORD}@{host}?sig={SIGNATURE}",
         "headers": {"X-Gateway": f"Token {TOKEN}", "Api-Key": KEY},
         "timeout": 0.5,
         "retries": 1,
@@ -102,27 +108,28 @@ def assert_no_secret_in_files(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-@pytest.mark.parametrize("store", ["arena", "jsonl", "markdown"])
+@pytest.mark.parametrize(
+    ("store", "use", "embedder"),
+    [("arena", "openai", "openai"), ("jsonl", "ollama", "ollama"), ("markdown", "anthropic", "openai")],
+    ids=["openai", "ollama", "anthropic"],
+)
 def test_nothing_that_can_be_seen_of_a_failure_holds_a_secret(
-    tmp_path: Path, store: str, name: str, log: io.StringIO
+    tmp_path: Path, store: str, use: str, embedder: str, name: str, log: io.StringIO
 ) -> None:
-    def provider(request: Received) -> Reply:
-        return FAULTS[name](request) if broken else providers.openai(request, key=None)
-
-    broken = True
     path = {"path": "memory.dat"} if store == "arena" else {"root": "memory"}
-    with ScriptedServer(provider) as server:
+    with ScriptedServer(FAULTS[name]) as server:
         settings = settings_of(
             None,
             {
                 "data_dir": str(tmp_path),
                 "storage": {"use": store, **path},
-                "generator": component(server.url, model="m"),
-                "embedder": component(server.url, model="e", api_key=None, dim=12),
+                "generator": component(server.url, use, model="m"),
+                "embedder": component(server.url, embedder, model="e", api_key=None, dim=12),
                 "taggers": [],
             },
         )
-        assert_no_secret(repr(settings) + str(settings) + json.dumps(masked(settings)), "the settings")
+        dumps = [repr(settings), str(dict(settings)), str(settings.model_dump()), settings.model_dump_json()]
+        assert_no_secret("".join([*dumps, json.dumps(masked(settings))]), "the settings")
         seen = []
         with MemorySystem.open(settings) as system:
             memory = system.memory
@@ -193,3 +200,33 @@ def test_no_command_prints_a_secret(tmp_path: Path) -> None:
             assert done.returncode == code, done.stderr.decode()
     assert any(TOKEN in json.dumps(dict(each.headers)) for each in server.received)
     assert_no_secret_in_files(data)
+
+
+@pytest.mark.parametrize(
+    ("use", "variable", "address"),
+    [
+        ("openai", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
+        ("ollama", "OLLAMA_API_KEY", "OLLAMA_HOST"),
+        ("anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
+    ],
+)
+def test_the_key_of_a_provider_goes_to_no_other_server_and_an_error_does_not_advise_it(
+    use: str, variable: str, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugins = PluginManager.discover()
+    with ScriptedServer([Reply({"error": {"message": "who are you?"}}, 401)]) as server:
+        monkeypatch.setenv(variable, KEY)
+        spec = {"use": use, "model": "m"}
+        with (
+            plugins.build("generator", {**spec, "base_url": server.url}) as elsewhere,
+            pytest.raises(AuthenticationError, match=rf"give one as api_key \({variable} is not sent to this server"),
+        ):
+            elsewhere.complete([{"role": "user", "content": "Hello"}])
+        assert KEY not in json.dumps(dict(server.received[-1].headers))
+        monkeypatch.setenv(address, server.url)
+        with (
+            plugins.build("generator", spec) as own,
+            pytest.raises(AuthenticationError, match=f"give one as api_key, or set {variable}$"),
+        ):
+            own.complete([{"role": "user", "content": "Hello"}])
+        assert KEY in json.dumps(dict(server.received[-1].headers))

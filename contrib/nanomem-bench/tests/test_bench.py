@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from nanomem_bench.bench import FULL, QUICK, Bench
+from nanomem_bench.bench import Bench
 from nanomem_bench.data import Spec
+from nanomem_bench.findings import FULL, QUICK
 from nanomem_bench.process import ArmError
 
 from nanomem_core import PluginManager

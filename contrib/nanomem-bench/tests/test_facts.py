@@ -10,7 +10,8 @@ import pytest
 from nanomem_bench import arms
 from nanomem_bench.arms import FACT_ARMS, OUR_FILES
 from nanomem_bench.bars import BARS
-from nanomem_bench.bench import QUICK, Bench
+from nanomem_bench.bench import Bench
+from nanomem_bench.findings import QUICK
 from nanomem_bench.process import ArmProcess, Setup
 from nanomem_bench.report import Report
 from nanomem_bench.suites import SUITES, facts_as_files

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from nanomem_bench.arms import OURS
-from nanomem_bench.bench import FULL, Described, Figure, Findings
+from nanomem_bench.findings import FULL, Described, Figure, Findings
 from nanomem_bench.page import page, parts_of, read_report, with_tables
 from nanomem_bench.report import Report
 from nanomem_bench.suites import SUITES

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from nanomem_bench.arms import ARMS, FACT_ARMS, OURS
 from nanomem_bench.bars import BARS, Bar, Key, judge
-from nanomem_bench.bench import FULL, Described, Failure, Figure, Findings
+from nanomem_bench.findings import FULL, Described, Failure, Figure, Findings
 from nanomem_bench.measure import p95, slope
 from nanomem_bench.report import Report, growth
 from nanomem_bench.suites import SUITES

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from nanomem_core.errors import ConfigError, EmbedderError, EmbedderMismatchError
-from nanomem_core.interfaces import Embedder
+from nanomem_core.interfaces import Embedder, Prefixes
 from nanomem_core.memory import Memory
 from nanomem_core.registry.manager import PluginManager
 from nanomem_core.testing import EmbedderContract
@@ -154,7 +154,7 @@ def test_prefixes_stand_before_what_is_stored_and_before_questions(model: Path) 
 )
 def test_prefixes_of_known_models_are_known(model: str | None, prefixes: tuple[str, str]) -> None:
     embedder = FastembedEmbedder(model)
-    assert (embedder._document_prefix, embedder._query_prefix) == prefixes
+    assert embedder._prefixes == Prefixes(*prefixes)
     assert model is None or model in [each["model"] for each in fastembed.TextEmbedding.list_supported_models()]
 
 

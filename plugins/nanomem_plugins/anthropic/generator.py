@@ -16,10 +16,10 @@ from nanomem_core.http import (
     complete_url,
     count,
     field,
+    find_key,
     in_domain,
     parse_url,
     peek,
-    reveal,
     server_events,
     with_schema,
 )
@@ -65,15 +65,14 @@ class AnthropicGenerator(HttpGenerator):
         if max_tokens < 1:
             raise ConfigError(f"max_tokens: expected 1 or more; found {max_tokens}", key="max_tokens")
         url = parse_url(base_url or os.environ.get("ANTHROPIC_BASE_URL") or _DEFAULT_URL)
-        key = reveal(api_key)
-        if key is None and (base_url is None or in_domain(url.hostname or "", "anthropic.com")):
-            key = reveal(os.environ.get("ANTHROPIC_API_KEY"))
+        own = base_url is None or in_domain(url.hostname or "", "anthropic.com")
+        key, key_help = find_key(api_key, "ANTHROPIC_API_KEY", own)
         super().__init__(
             Endpoint(
                 "anthropic",
                 complete_url(url, "/v1", "messages"),
                 headers={"anthropic-version": _VERSION, **({"x-api-key": key} if key else {}), **(headers or {})},
-                key_help="give one as api_key, or set ANTHROPIC_API_KEY",
+                key_help=key_help,
                 timeout=timeout,
                 connect_timeout=connect_timeout,
                 read_timeout=read_timeout,

@@ -1,10 +1,10 @@
-"""The scopes in an arena file, and their chains."""
+"""The scopes in an arena file, their chains, and who follows them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, overload
+from typing import Any, NamedTuple, Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,22 @@ from .documents import id_hash
 from .index import Index
 from .rows import Rows, sorted_table
 
-__all__ = ["ChainNames", "Chains", "ScopeState"]
+__all__ = ["ChainNames", "Chains", "Damaged", "Listener", "ScopeState"]
+
+
+class Damaged(NamedTuple):
+    """A record that is known to be damaged: where, and what is wrong."""
+
+    offset: int
+    reason: str
+
+
+class Listener(Protocol):
+    """What wants to hear of new and dead rows of one scope."""
+
+    def appended(self, first: int, rows: npt.NDArray[Any]) -> None: ...
+
+    def killed(self, row: int) -> None: ...
 
 
 class ChainNames(Sequence[str]):

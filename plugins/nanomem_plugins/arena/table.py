@@ -11,7 +11,7 @@ import json
 import math
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,28 +27,14 @@ from .format import BLOCK, HEADER, ROW, SPACE, BlockHeader, block_label
 from .index import Index, save
 from .log import VaultFile
 from .rows import Numbers, Rows, columns_of
-from .scopes import ChainNames, Chains, ScopeState
+from .scopes import ChainNames, Chains, Damaged, Listener, ScopeState
 
-__all__ = ["Damaged", "Listener", "Table"]
+__all__ = ["Table"]
+
 _NEVER = (math.inf, math.inf)
 
 _MANY = 16
 """Rows in a block from which on they are taken in by whole columns."""
-
-
-class Damaged(NamedTuple):
-    """A record that is known to be damaged: where, and what is wrong."""
-
-    offset: int
-    reason: str
-
-
-class Listener(Protocol):
-    """What wants to hear of new and dead rows of one scope."""
-
-    def appended(self, first: int, rows: npt.NDArray[Any]) -> None: ...
-
-    def killed(self, row: int) -> None: ...
 
 
 class Table:

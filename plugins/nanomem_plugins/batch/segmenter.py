@@ -76,15 +76,11 @@ class BatchSegmenter(Segmenter):
 
     def __init__(self, window: int = 80, overlap: int = 12, line_tokens: int = 400) -> None:
         if overlap < 2:
-            raise ConfigError(f"overlap: expected at least 2 messages; found {overlap}", key="segmenter.overlap")
+            raise ConfigError(f"overlap: expected at least 2 messages; found {overlap}", key="overlap")
         if window <= overlap:
-            raise ConfigError(
-                f"window: expected more messages than overlap ({overlap}); found {window}", key="segmenter.window"
-            )
+            raise ConfigError(f"window: expected more messages than overlap ({overlap}); found {window}", key="window")
         if line_tokens < 16:
-            raise ConfigError(
-                f"line_tokens: expected at least 16 tokens; found {line_tokens}", key="segmenter.line_tokens"
-            )
+            raise ConfigError(f"line_tokens: expected at least 16 tokens; found {line_tokens}", key="line_tokens")
         self.window = window
         self.overlap = overlap
         self.line_tokens = line_tokens

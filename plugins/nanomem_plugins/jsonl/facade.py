@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from nanomem_core.changes import Delete, Put
 from nanomem_core.errors import InputError
+from nanomem_core.fileio import atomic
 from nanomem_core.interfaces import Snapshot
 from nanomem_core.records import Kind, Record, Scope, new_id
 from nanomem_core.times import format_time, system_clock
@@ -76,6 +77,8 @@ class _Items:
         deleted = self.storage.update(self._scope(user), all_of_them).deleted
         if deleted:
             self.storage.compact()
+            # Vectors that a memory keeps beside the store: whose they are can't be told here.
+            atomic.remove_files(self.storage.derived())
         return bool(deleted)
 
     def _scope(self, user: str) -> Scope:

@@ -130,14 +130,14 @@ class ScopeState:
         seen = {path: self._signature(path) for path in paths}
         at = (self.journal.origin, self.journal.size)
         try:
-            contents = self.journal.load(lambda: {*paths, *self.journal.touched()})
+            contents = self.journal.load(lambda: {*paths, *self.journal.ahead()})
         except OSError as error:
             if isinstance(error, StorageError):
                 raise
             raise StorageError(f"{self.layout.root}: the files of {self.scope} can't be read: {error}") from error
         # What came by the journal meanwhile is no edit.
         edited = edited and at == (self.journal.origin, self.journal.size)
-        wanted = {*paths, *self.journal.touched()}
+        wanted = {*paths, *self.journal.ahead()}
         files = [file for file in self.files.values() if file.path in wanted]
         before = {id: line for file in files for id, line in file.lines.items()}
         for file, known in [(file, file.clear()) for file in files]:

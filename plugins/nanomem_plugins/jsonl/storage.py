@@ -181,8 +181,7 @@ class JsonlStorage(Storage):
     def _writing(self, scope: Scope, *, absorb: bool = True) -> Iterator[ScopeState]:
         """Hold the scope's lock; all that others did has then reached the files, and been made a commit."""
         state = self._state(scope)
-        if self.read_only:
-            raise ReadOnlyError(f"{self.root}: the store was opened with read_only; open it without to write")
+        self._check_writable()
         with self._locked(scope):
             self._check_open()
             if absorb:
@@ -208,8 +207,7 @@ class JsonlStorage(Storage):
     def erase(self, scope: Scope) -> None:
         self._check_open()
         if scope not in self._layout.scopes() and not os.path.isdir(self._layout.folder(scope)):
-            if self.read_only:
-                raise ReadOnlyError(f"{self.root}: the store was opened with read_only; open it without to write")
+            self._check_writable()
             return
         with self._writing(scope, absorb=False) as state, state.mutex, self._disk():
             try:
@@ -218,7 +216,6 @@ class JsonlStorage(Storage):
                 state.journal.restart(0)
                 state.recover()
             state.erase()
-            atomic.remove_files(self.derived())
 
     def compact(self) -> int:
         """Empty the journals, and remove older files whose records were taken over; returns the bytes regained."""
@@ -227,8 +224,6 @@ class JsonlStorage(Storage):
         for scope in self._layout.scopes():
             with self._writing(scope) as state, state.mutex, self._disk():
                 regained += state.settle()
-        with self._disk():
-            atomic.remove_files(self.derived())
         return regained
 
     # Damage.
@@ -276,6 +271,10 @@ class JsonlStorage(Storage):
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError(f"{self.root}: the store was closed; open it again")
+
+    def _check_writable(self) -> None:
+        if self.read_only:
+            raise ReadOnlyError(f"{self.root}: the store was opened with read_only; open it without to write")
 
     @contextlib.contextmanager
     def _disk(self) -> Iterator[None]:

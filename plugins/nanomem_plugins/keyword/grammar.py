@@ -103,7 +103,7 @@ class Phrases:
     def __init__(self, phrases: Iterable[str]) -> None:
         self._by_first: dict[str, list[Words]] = {}
         for phrase in sorted(phrases, key=len, reverse=True):
-            words = tuple(phrase.split())
+            words = _split(phrase)
             self._by_first.setdefault(words[0], []).append(words)
 
     def length_at(self, words: Sequence[str], at: int) -> int:
@@ -150,9 +150,7 @@ class Grammar:
         self.question_words = Phrases(words["question_words"])
         self.sure_questions = Phrases(words["sure_questions"])
         self.revision_marks = Phrases(words["revision_marks"])
-        self.contractions: dict[str, Words] = {
-            word: tuple(phrase.split()) for word, phrase in data.get("contractions", {}).items()
-        }
+        self.contractions = {word: _split(phrase) for word, phrase in data.get("contractions", {}).items()}
         self.spellings: dict[str, str] = data.get("spellings", {})
         self.singular: dict[str, str] = data.get("singular", {})
         self.replaced: dict[str, str] = data.get("replaced_qualifiers", {})
@@ -218,9 +216,7 @@ def load(language: str) -> Grammar:
         ConfigError: there is no such language.
     """
     if language not in languages():
-        raise ConfigError(
-            f"languages: expected some of {', '.join(languages())}; found {language!r}", key="taggers.keyword.languages"
-        )
+        raise ConfigError(f"languages: expected some of {', '.join(languages())}; found {language!r}", key="languages")
     import yaml
 
     text = resources.files(__package__).joinpath(f"{language}.yaml").read_text(encoding="utf-8")

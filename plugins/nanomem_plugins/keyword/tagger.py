@@ -40,7 +40,7 @@ class KeywordTagger(Tagger):
 
     def __init__(self, languages: tuple[str, ...] = ("english",)) -> None:
         if not languages:
-            raise ConfigError("languages: expected at least one language; found none", key="taggers.keyword.languages")
+            raise ConfigError("languages: expected at least one language; found none", key="languages")
         self.languages = tuple(languages)
 
     @cached_property

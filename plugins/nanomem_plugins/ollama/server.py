@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from nanomem_core.errors import ConfigError
-from nanomem_core.http import Endpoint, Key, complete_url, in_domain, parse_url, reveal
+from nanomem_core.http import Endpoint, Key, complete_url, find_key, in_domain, parse_url
 
 __all__ = ["bare_name", "endpoint"]
 
@@ -34,14 +34,13 @@ def endpoint(
             "its end, which is OpenAI's interface. Choose `use: openai` for it, or leave the path out",
             key="base_url",
         )
-    key = reveal(api_key)
-    if key is None and (base_url is None or in_domain(url.hostname or "", "ollama.com")):
-        key = reveal(os.environ.get("OLLAMA_API_KEY"))
+    own = base_url is None or in_domain(url.hostname or "", "ollama.com")
+    key, key_help = find_key(api_key, "OLLAMA_API_KEY", own)
     return Endpoint(
         "ollama",
         complete_url(url, "/api", name),
         headers={**({"authorization": f"Bearer {key}"} if key else {}), **(headers or {})},
-        key_help="give one as api_key, or set OLLAMA_API_KEY",
+        key_help=key_help,
         **limits,
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from nanomem_core.errors import ConfigError
-from nanomem_core.http import Endpoint, Key, complete_url, in_domain, parse_url, reveal
+from nanomem_core.http import Endpoint, Key, complete_url, find_key, in_domain, parse_url
 
 __all__ = ["endpoint"]
 
@@ -39,10 +39,7 @@ def endpoint(
     azure = in_domain(host, "azure.com")
     root = "" if path else "/openai/v1" if azure else "/v1"
     variable = "AZURE_OPENAI_API_KEY" if azure else "OPENAI_API_KEY"
-    key = reveal(api_key)
-    if key is None and (base_url is None or azure or in_domain(host, "openai.com")):
-        # A key from the environment goes only where it belongs.
-        key = reveal(os.environ.get(variable))
+    key, key_help = find_key(api_key, variable, own=base_url is None or azure or in_domain(host, "openai.com"))
     sent: dict[str, str] = {}
     if key is not None:
         sent = {"api-key": key} if azure else {"authorization": f"Bearer {key}"}
@@ -50,6 +47,6 @@ def endpoint(
         "openai",
         complete_url(url, root, name),
         headers={**sent, **(headers or {})},
-        key_help=f"give one as api_key, or set {variable}",
+        key_help=key_help,
         **limits,
     )

@@ -131,7 +131,7 @@ class TextTilingSegmenter(Segmenter):
             raise ConfigError(
                 "by: 'embedder' needs an embedder, and the segmenter has none; a memory's segmenter is given the "
                 "memory's, otherwise set its attribute `embedder`, or choose by='words'",
-                key="segmenter.by",
+                key="by",
             )
         rows = np.zeros((len(texts), self.embedder.dim), np.float32)
         said = [number for number, text in enumerate(texts) if text.strip()]

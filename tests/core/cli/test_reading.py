@@ -55,6 +55,21 @@ def test_nothing_found_is_said(memory: list[str], nanomem: Nanomem) -> None:
     assert answer(nanomem("search", "zebra", "--mode", "text", "--json"))["results"] == []
 
 
+def test_where_there_are_only_conversations_it_is_said_how_to_search_them(cwd: Path, nanomem: Nanomem) -> None:
+    with Vault("memory.dat") as vault:
+        vault.add("ann: The hut has no stove", kind="episode")
+        vault.add("ann: Has it one?", kind="message")
+        vault.add("bob: No.", kind="message")
+    found = nanomem("search", "stove").stdout
+    assert found == (
+        "Nothing was found.\n"
+        "There are 2 messages and 1 episode, which --kind message or --kind episode or --kind all searches.\n"
+    )
+    assert answer(nanomem("search", "stove", "--json"))["other_kinds"] == {"message": 2, "episode": 1}
+    for kind in ("episode", "all"):
+        assert "The hut has no stove" in nanomem("search", "stove", "--kind", kind).stdout
+
+
 @pytest.mark.parametrize(
     ("filters", "expected"),
     [

@@ -8,7 +8,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from nanomem_core.cli.show import print_table, table
+from nanomem_core.cli.show import print_table, rich_table
 
 HEADERS = ("name", ">number", "text")
 ROWS = {
@@ -27,11 +27,9 @@ def test_a_table_off_a_terminal_looks_as_on_a_wide_one(
     print_table(HEADERS, rows)
     found = capsys.readouterr().out
     drawn = Console(width=500, markup=False, emoji=False, highlight=False, color_system=None)
-    made = table(*HEADERS)
-    for row in rows:
-        made.add_row(*("" if cell is None else str(cell) for cell in row))
+    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
     with drawn.capture() as expected:
-        drawn.print(made)
+        drawn.print(rich_table(HEADERS, cells))
     assert found.splitlines() == expected.get().splitlines()
 
 

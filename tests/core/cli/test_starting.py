@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -53,9 +54,17 @@ def test_a_model_goes_to_the_embedder_of_the_settings(nanomem: Nanomem) -> None:
 
 
 def test_a_secret_is_not_written(nanomem: Nanomem) -> None:
-    result = nanomem("init", "--embedder", '{"use": "openai", "dim": 8, "api_key": "sk-very-secret"}')
+    spec = {
+        "use": "openai",
+        "dim": 8,
+        "api_key": "sk-very-secret",
+        "base_url": "http://ann:sk-very-secret@127.0.0.1:9/v1",
+        "headers": {"X-Gateway": "sk-very-secret"},
+    }
+    result = nanomem("init", "--embedder", json.dumps(spec))
     assert result.exit_code == 0, result.stderr
-    assert "NANOMEM_EMBEDDER__API_KEY" in result.stderr
+    for name in ("API_KEY", "BASE_URL", "HEADERS"):
+        assert f"NANOMEM_EMBEDDER__{name}" in result.stderr
     assert "sk-very-secret" not in Path("nanomem.yaml").read_text(encoding="utf-8") + result.output
     assert written()["embedder"] == {"use": "openai", "dim": 8}
 

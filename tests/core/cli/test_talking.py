@@ -117,6 +117,38 @@ def test_a_model_that_fails_ends_the_command_with_its_message(parrot: str, cwd: 
     assert result.stderr == "nanomem: nobody at home\n"
 
 
+def test_where_there_are_only_conversations_it_is_said_how_to_ask_of_them(
+    parrot: str, cwd: Path, nanomem: Nanomem
+) -> None:
+    with Vault("memory.dat") as vault:
+        vault.add("ann: The hut has no stove", kind="episode")
+    asked = ("ask", "stove?", "--generator", saying("None [1]."))
+    nothing = nanomem(*asked)
+    assert nothing.exit_code == 0
+    assert "1 episode, which --kind episode or --kind all searches" in nothing.stderr
+    assert "ann: The hut has no stove" in nanomem(*asked, "--kind", "all").stdout
+    for options in ((), ("--generator", parrot)):
+        told = nanomem("chat", "--gate", "none", *options, input="stove?\n")
+        assert "1 episode, which --kind episode" in told.stderr
+        told = nanomem("chat", "--gate", "none", "--kind", "all", *options, input="stove?\n")
+        assert "--kind" not in told.stderr
+        assert "no stove" in told.stdout or "1 facts" in told.stdout
+
+
+@pytest.mark.parametrize("command", ["search", "ask", "chat", "as-of"])
+def test_searching_and_talking_have_the_same_options_for_how_to_search(command: str, nanomem: Nanomem) -> None:
+    help = nanomem(command, "--help").stdout
+    for option in ("--top-k", "--mode", "--min-score", "--neighbours / --no-neighbours", "--multihop"):
+        assert option in help
+
+
+def test_chat_looks_up_as_it_is_told(cwd: Path, nanomem: Nanomem) -> None:
+    with Vault("memory.dat") as vault:
+        vault.add("I like tea")
+    assert "I like tea" in nanomem("chat", "--gate", "none", input="coffee?\n").stdout
+    assert "I like tea" not in nanomem("chat", "--gate", "none", "--mode", "text", input="coffee?\n").stdout
+
+
 # Chat.
 
 
@@ -169,6 +201,11 @@ def test_the_gate_decides_what_is_stored(
     assert [turn["stored"] for turn in turns] == stored
 
 
+def test_a_gate_without_its_model_is_told(cwd: Path, nanomem: Nanomem) -> None:
+    assert "--gate model" in nanomem("chat", "--gate", "model", input="").stderr
+    assert "--gate" not in nanomem("chat", input="").stderr
+
+
 def test_a_line_that_fails_is_told_and_the_rest_served(parrot: str, cwd: Path, nanomem: Nanomem) -> None:
     broken = '{"use": "parrot", "fails": true}'
     result = nanomem("chat", "--generator", broken, input="I live in Oslo\n/provider parrot\nHello\n")
@@ -177,6 +214,14 @@ def test_a_line_that_fails_is_told_and_the_rest_served(parrot: str, cwd: Path, n
     assert "1 line could not be served" in result.stderr
     # What was not answered is remembered, and is no part of the conversation.
     assert result.stdout.splitlines() == ["parrot answers.", "I am grey, with 1 facts and 0 turns."]
+
+
+def test_a_model_of_the_settings_can_be_sent_away(parrot: str, cwd: Path, nanomem: Nanomem) -> None:
+    lines = "/provider none\nI live in Oslo\nwhere do I live?\n"
+    result = nanomem("chat", input=lines, NANOMEM_GENERATOR="parrot")
+    assert result.exit_code == 0
+    assert "I am grey" not in result.stdout
+    assert "I live in Oslo" in result.stdout
 
 
 def test_the_length_of_a_conversation_is_bounded(parrot: str, cwd: Path, nanomem: Nanomem) -> None:

@@ -169,6 +169,17 @@ def test_compacting_drops_the_bytes_of_what_was_deleted(memory: list[str], cwd: 
     assert b"Peanuts make me ill" not in (cwd / "memory.dat").read_bytes()
 
 
+def test_compacting_drops_the_vectors_of_what_was_deleted_and_no_others(cwd: Path, nanomem: Nanomem) -> None:
+    store = {"NANOMEM_STORAGE": "jsonl"}
+    ids = [answer(nanomem("add", text, "--json", **store))["ids"][0] for text in ("Peanuts", "Oslo")]
+    assert nanomem("search", "Oslo", **store).exit_code == 0
+    [vectors] = cwd.rglob("vectors-*.bin")
+    before = vectors.stat().st_size
+    assert nanomem("delete", ids[0], **store).exit_code == 0
+    assert nanomem("compact", **store).exit_code == 0
+    assert 0 < vectors.stat().st_size < before
+
+
 # Another embedder.
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from nanomem_core.config.model import MASK, PluginSettings, Settings, masked
-from nanomem_core.hints import is_secret
+from nanomem_core.config.model import PluginSettings, SecretUrl, Settings, masked
+from nanomem_core.masking import MASK, is_secret
 
 
 def test_defaults_need_no_validation() -> None:
@@ -67,14 +68,39 @@ def test_a_name_that_only_looks_alike_does_not(name: str) -> None:
     assert not is_secret(name)
 
 
-def test_secrets_of_components_do_not_show_when_settings_are_printed() -> None:
+def test_secrets_of_components_do_not_show_however_settings_are_printed() -> None:
+    spec = {
+        "use": "openai",
+        "api_key": "sk-1",
+        "base_url": "https://ann:sk-1@host/v1?sig=sk-1",
+        "proxy": "http://sk-1@proxy",
+        "headers": {"X-Gateway": "sk-1", "X-Number": 5319, "more": ["sk-1"]},
+        "password": 5319,
+        "fallbacks": [{"base_url": "https://ann:sk-1@host", "token": "sk-1"}],
+    }
     settings = Settings.model_validate(
-        {"generator": {"use": "openai", "api_key": "sk-1"}, "taggers": [{"use": "x", "token": "sk-1"}]}
+        {
+            **dict.fromkeys(("storage", "embedder", "segmenter", "generator"), spec),
+            "taggers": [spec],
+            "plugins": {"options": {"cache": spec}},
+        }
     )
     assert settings.generator is not None
     assert settings.generator["api_key"] == SecretStr("sk-1")
-    for text in (repr(settings), str(settings), str(settings.model_dump())):
-        assert "sk-1" not in text
+    assert settings.generator["base_url"] == SecretUrl("https://ann:sk-1@host/v1?sig=sk-1")
+    for shown in (
+        repr(settings),
+        str(settings),
+        str(dict(settings)),
+        str(settings.model_dump()),
+        str(settings.model_dump(mode="json")),
+        settings.model_dump_json(),
+        repr(settings.generator),
+        json.dumps(masked(settings)),
+    ):
+        assert "sk-1" not in shown
+        assert "5319" not in shown
+        assert f"https://ann:{MASK}@host/v1?sig={MASK}" in shown, "what is no secret is seen"
 
 
 def test_masking_keeps_everything_but_the_secrets() -> None:
@@ -112,6 +138,11 @@ def test_masking_keeps_everything_but_the_secrets() -> None:
         ("ann:pw@host", "ann:pw@host"),
         ("https://host/v1?api-version=1&code=s3cret", f"https://host/v1?api-version=1&code={MASK}"),
         ("https://host/v1?api_key=s3cret#x", f"https://host/v1?api_key={MASK}#x"),
+        ("https://host/v1?color=s3cret&s3cret", f"https://host/v1?color={MASK}&{MASK}"),
+        ("https://s3cret@host/v1", f"https://{MASK}@host/v1"),
+        ("https://ann:s3/cr?e#t@host/v1", f"https://ann:{MASK}@host/v1"),
+        ("https://ann:s3@cret@host/v1", f"https://ann:{MASK}@host/v1"),
+        ("https://ann:5319@host:80/v1", f"https://ann:{MASK}@host:80/v1"),
         ("what?key=value", "what?key=value"),
     ],
 )

@@ -80,7 +80,9 @@ def test_a_damaged_byte_costs_the_vectors_it_stands_in(tmp_path: Path) -> None:
 
 
 def test_only_the_texts_to_keep_are_left_in_any_file(tmp_path: Path) -> None:
-    vectors(tmp_path, ["a"], VectorSpace("other", 8))
+    other = VectorSpace("other", 8)
+    vectors(tmp_path, ["a", "b"], other)
+    (tmp_path / "vectors-0123456789abcdef.bin").write_bytes(b"damaged")
     embedder = CountingEmbedder()
     sidecar = VectorSidecar(tmp_path, SPACE)
     encode = sidecar.encoder(embedder.embed_batch)
@@ -88,7 +90,9 @@ def test_only_the_texts_to_keep_are_left_in_any_file(tmp_path: Path) -> None:
     vectors(tmp_path, ["c", "d"])
     sidecar.keep(["b", "c", "absent"])
     assert [sidecar.knows([text]) for text in "abcd"] == [False, True, True, False]
-    assert the_file(tmp_path).stat().st_size == HEADER + 2 * ENTRY
+    sizes = {path.stat().st_size for path in tmp_path.glob("vectors-*.bin")}
+    assert sizes == {HEADER + 2 * ENTRY, HEADER + 24 + 4 * other.dim}
+    assert vectors(tmp_path, ["a", "b"], other)[1] == ["a"]
     assert vectors(tmp_path, ["b", "c"])[1] == []
     encode(["a", "b"])
     assert embedder.encoded == ["a", "b", "a"]

@@ -193,6 +193,16 @@ def test_if_nothing_is_found_the_answer_says_so_and_no_model_is_asked(memory: Me
     assert generator.calls == []
 
 
+def test_if_there_are_only_conversations_the_answer_tells_so_and_can_be_had_from_them(memory: Memory) -> None:
+    memory.add("ann: The hut on the ridge has no stove", kind="episode", source="conversation")
+    generator = ScriptedGenerator(["No [1]."])
+    answer = memory.ask("Does the hut have a stove?", generator)
+    assert (answer.answer, answer.incomplete, answer.retrieval["other_kinds"]) == (NOTHING, True, {"episode": 1})
+    answer = memory.ask("Does the hut have a stove?", generator, kind="episode")
+    assert [cited["text"] for cited in answer.citations] == ["ann: The hut on the ridge has no stove"]
+    assert not answer.incomplete
+
+
 @given(said=st.text(st.sampled_from("[]0123,-– <>/think\n\ud800é"), min_size=1, max_size=40))
 def test_whatever_a_model_says_only_facts_that_it_was_shown_are_cited(said: str) -> None:
     memory = Memory(DictStorage(), LexicalEmbedder(), taggers=(), plugins=PluginManager())
@@ -362,6 +372,15 @@ def test_without_a_model_a_message_is_looked_up_and_stored(memory: Memory) -> No
     assert (turn.stored, turn.reason, turn.reply) == (False, "as asked", None)
     assert memory.records() == []
     assert len(memory.records(user="ann")) == 1
+
+
+def test_a_message_can_be_looked_up_and_stored_without_asking_the_model(memory: Memory) -> None:
+    generator = ScriptedGenerator()
+    turn = memory.chat("I live in Oslo", generator, reply=False)
+    assert (turn.stored, turn.reply) == (True, None)
+    turn, stream = memory.chat_stream("I live in Rome", generator, reply=False)
+    assert (turn.stored, stream) == (True, None)
+    assert generator.calls == []
 
 
 def test_a_message_is_durable_before_the_model_is_asked_and_asking_again_stores_nothing(memory: Memory) -> None:

@@ -21,6 +21,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "apply_tags": {"plan": TagPlan(Scope(), (), 0, 0)},
     "ask": {"question": "x"},
     "ask_stream": {"question": "x"},
+    "build": {"kind": "tagger", "spec": "keyword"},
     "changes": {"since": 0},
     "chat": {"message": "x"},
     "chat_stream": {"message": "x"},

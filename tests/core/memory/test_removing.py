@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from nanomem_core.errors import InputError
+from nanomem_core.errors import EmbedderError, InputError
 from nanomem_core.memory import Memory
-from nanomem_core.testing.fakes import FrozenClock
+from nanomem_core.registry.manager import PluginManager
+from nanomem_core.testing.fakes import DictStorage, FrozenClock, HashEmbedder
 from nanomem_core.testing.samples import bytes_below
-from tests.memories import DAY, CountingEmbedder, Shelf, WordTagger, texts
+from tests.memories import DAY, EVERY_STORE, CountingEmbedder, Shelf, WordTagger, texts
 
 
 def everything(memory: Memory) -> dict[str, dict[str, Any]]:
@@ -326,6 +327,7 @@ def test_compacting_changes_no_answer(memory: Memory) -> None:
     assert [(hit.id, hit.superseded) for hit in again] == [(hit.id, hit.superseded) for hit in found]
 
 
+@pytest.mark.parametrize("store", EVERY_STORE, indirect=True)
 def test_cleaning_up_embeds_nothing_again_that_stays(shelf: Shelf) -> None:
     embedder = CountingEmbedder()
     memory = shelf.open(embedder)
@@ -338,6 +340,39 @@ def test_cleaning_up_embeds_nothing_again_that_stays(shelf: Shelf) -> None:
     memory.erase(user="nobody")
     assert len(memory.search("fact", mode="vector")) == len(shelf.open(embedder).search("fact", mode="vector")) == 2
     assert embedder.encoded == []
+
+
+def test_a_memory_without_files_beside_it_embeds_nothing_again_either() -> None:
+    embedder = CountingEmbedder()
+    with Memory(DictStorage(), embedder, taggers=(), plugins=PluginManager()) as memory:
+        ids = memory.add_many(f"fact {number}" for number in range(3))
+        memory.search("fact")
+        embedder.encoded.clear()
+        memory.purge(ids[0])
+        assert len(memory.search("fact", mode="vector")) == 2
+        assert embedder.encoded == []
+
+
+class UnreachableEmbedder(HashEmbedder):
+    """Its server would have to tell the dimension."""
+
+    @property
+    def dim(self) -> int:
+        raise EmbedderError("no answer")
+
+
+@pytest.mark.parametrize("store", ["jsonl", "markdown"], indirect=True)
+def test_vectors_of_what_is_gone_go_though_the_embedder_can_not_be_asked(shelf: Shelf) -> None:
+    shelf.open().add_many(["fact", "secret"])
+    shelf.open().search("fact")
+    [vectors] = shelf.folder.rglob("vectors-*.bin")
+    before = vectors.stat().st_size
+    memory = shelf.open(UnreachableEmbedder())
+    memory.delete(text_exact="secret")
+    memory.compact()
+    assert 0 < vectors.stat().st_size < before
+    memory.erase()
+    assert not vectors.exists()
 
 
 # Any sequence of operations.

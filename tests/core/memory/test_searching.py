@@ -16,7 +16,7 @@ from nanomem_core.memory import Memory
 from nanomem_core.pipeline.search import MODES
 from nanomem_core.registry.manager import PluginManager
 from nanomem_core.testing.fakes import DictStorage, HashEmbedder
-from tests.memories import CountingEmbedder, Shelf, WordTagger, add_employers, texts
+from tests.memories import DAY, CountingEmbedder, Shelf, WordTagger, add_employers, texts
 
 # Search and chains.
 
@@ -261,6 +261,26 @@ def test_kinds_are_searched_apart(memory: Memory) -> None:
     assert texts(memory.search("tea")) == ["tea as fact"]
     assert texts(memory.search("tea", kind="episode")) == ["tea as episode"]
     assert len(memory.search("tea", kind=None, top_k=9)) == 4
+
+
+def test_where_nothing_is_found_it_is_told_what_was_not_searched(memory: Memory) -> None:
+    assert memory.search("tea").other_kinds == {}
+    for text in ("tea in the hut", "coffee in the hut"):
+        memory.add(text, kind="episode", source="conversation")
+    memory.add("tea, again", kind="message", source="conversation", timestamp=DAY)
+    found = memory.search("tea")
+    assert found.other_kinds == {"message": 1, "episode": 2}
+    assert "1 of the kind 'message', 2 of the kind 'episode'" in found.explain()
+    assert memory.search("Where is tea? And what is coffee?").explain() == found.explain()
+    # What is left out for another reason than its kind is no news.
+    assert memory.search("tea", as_of=DAY - 1).other_kinds == {}
+    assert memory.search("tea", filter={"source": "cli"}).other_kinds == {}
+    assert memory.search(" ").other_kinds == memory.search("tea", 0).other_kinds == {}
+    assert memory.search("zebra", kind=None, mode="text").other_kinds == {}
+    memory.add("I like tea", timestamp=0)
+    assert memory.search("tea").other_kinds == {}
+    assert memory.search("zebra", mode="text").other_kinds == {"message": 1, "episode": 2}
+    assert memory.search("zebra", kind="episode", mode="text").other_kinds == {"message": 1, "fact": 1}
 
 
 def test_a_question_that_names_an_attribute_lifts_its_chain_in_hybrid_mode(shelf: Shelf) -> None:

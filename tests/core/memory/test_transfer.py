@@ -13,11 +13,11 @@ import pytest
 
 from nanomem_core.errors import FormatError, InputError, NotFoundError
 from nanomem_core.memory import Memory
-from nanomem_core.memory.transfer import Parcel
+from nanomem_core.memory.parcels import Parcel
 from nanomem_core.records import Record, Scope
 from nanomem_core.testing.fakes import FrozenClock
 from nanomem_core.testing.samples import HOSTILE_NAMES, ODD_METADATA, ODD_TEXTS
-from tests.memories import DAY, CountingEmbedder, Shelf, texts
+from tests.memories import DAY, EVERY_STORE, CountingEmbedder, Shelf, texts
 
 
 def contents(memory: Memory) -> dict[Scope, list[Record]]:
@@ -127,7 +127,7 @@ def test_a_file_of_another_embedder_is_embedded_anew(shelf: Shelf) -> None:
 
 
 def test_an_export_is_private_and_replaces_the_file(memory: Memory, tmp_path: Path) -> None:
-    path = tmp_path / "out.jsonl"
+    path = tmp_path / "OUT.JSONL"
     path.write_text("old")
     memory.add("tea", {"a": 1})
     memory.add("coffee", {"a": 2})
@@ -142,9 +142,12 @@ def test_an_export_is_private_and_replaces_the_file(memory: Memory, tmp_path: Pa
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "line 1: expected a JSON object"),
+        ("", "line 1: expected a file written by `nanomem export`"),
+        ("{", "line 1: expected a JSON object"),
         ('{"format": "other"}\n', "expected a file written by `nanomem export`"),
         ('{"format": "nanomem-export", "version": 2}\n', "version 2 of the export form; this release reads 1"),
+        ('{"format": "nanomem-export", "version": 1, "embedder": "x"}\n', "line 1: not a record of an export"),
+        ('{"format": "nanomem-export", "version": 1}\n"\udce4"', "expected UTF-8"),
         ('{"format": "nanomem-export", "version": 1}\n{"user": "a"}\n', "line 2: not a record of an export"),
         ('{"format": "nanomem-export", "version": 1}\n[1]\n', "line 2: expected a JSON object; found list"),
         ('{"format": "nanomem-export", "version": 1}\n{"user', "line 2: expected a JSON object"),
@@ -154,7 +157,7 @@ def test_a_file_that_is_no_export_is_refused_by_line(
     memory: Memory, tmp_path: Path, content: str, message: str
 ) -> None:
     path = tmp_path / "in.jsonl"
-    path.write_text(content)
+    path.write_bytes(content.encode("utf-8", "surrogateescape"))
     with pytest.raises(FormatError, match=message):
         memory.import_(path)
     assert memory.records() == []
@@ -326,12 +329,18 @@ def test_reembedding_changes_the_embedder_of_all_scopes(shelf: Shelf) -> None:
     assert other.reembed() == 0
 
 
+@pytest.mark.parametrize("store", EVERY_STORE, indirect=True)
 def test_a_memory_is_not_exported_into_itself_and_loses_nothing(shelf: Shelf) -> None:
     memory = shelf.open()
     memory.add("a", {"k": 1})
-    with pytest.raises(InputError, match="this memory itself"):
-        memory.export(memory, {"k": 1}, purge=True)
-    if shelf.store == "arena":
+    targets: list[Memory | Path] = [memory]
+    if shelf.store != "dict":
+        place = shelf.folder / {"arena": "memory.dat", "jsonl": "lines", "markdown": "notes"}[shelf.store]
+        targets += [shelf.open(), place]
+        if os.name == "posix":
+            (shelf.folder / "link").symlink_to(place)
+            targets.append(shelf.folder / "link")
+    for target in targets:
         with pytest.raises(InputError, match="this memory itself"):
-            memory.export(shelf.folder / "memory.dat", {"k": 1}, purge=True)
+            memory.export(target, {"k": 1}, purge=True)
     assert texts(memory.records()) == ["a"]

@@ -120,17 +120,6 @@ class TestSuperseding:
         assert report["refused"] == [{"verdict": verdict, "fact": "f1", "by": new.id}]
         assert report["superseded"] == report["contradicted"] == []
 
-    def test_across_attributes_it_is_done_if_allowed_and_names_its_cause(self):
-        known = KnownList(fact("f1", "Head of compliance", "dana_job"), fact("f2", "Likes tea"))
-        statements = [stated("Left the company", "dana_status"), stated("Likes coffee")]
-        answer = verdicts((1, "supersedes", 1), (2, "supersedes", 2))
-        written, report, _ = judged(statements, known, answer, across=True)
-        assert written["Left the company"].entity == "dana_job"
-        assert written["Likes coffee"].entity == written["f2"].entity is not None
-        assert written["f2"].text == "Likes tea"
-        assert [pair["fact"] for pair in report["superseded"]] == ["f1", "f2"]
-        assert all(written[text].metadata["cause"]["episode"] == "e1" for text in ("Left the company", "Likes coffee"))
-
     def test_a_fact_is_retired_once(self):
         known = KnownList(fact("f1", "Works at Alder", "employer"))
         statements = [stated("Works at Birch", "employer"), stated("Works at Cedar", "employer")]

@@ -222,9 +222,8 @@ judgements = st.fixed_dictionaries(
 @given(
     st.lists(statements, max_size=5).map(lambda found: facts(*found)) | answers,
     st.lists(judgements, max_size=6).map(lambda given: json.dumps({"verdicts": given})) | answers,
-    st.booleans(),
 )
-def test_no_answer_of_a_model_changes_the_text_or_removes_a_fact(stated, judged, across):
+def test_no_answer_of_a_model_changes_the_text_or_removes_a_fact(stated, judged):
     known = [
         fact("f1", "A", "job", derived_from=["e0"]),
         fact("f2", "B"),
@@ -233,7 +232,7 @@ def test_no_answer_of_a_model_changes_the_text_or_removes_a_fact(stated, judged,
     answers = {"facts": stated, "verdicts": judged}
     generator = ScriptedGenerator(lambda call: answers[call.schema["required"][0]] if call.schema else "expected")
     try:
-        changes, report = distil(episode("x", "2021"), KnownList(*known), generator, NOW, across=across)
+        changes, report = distil(episode("x", "2021"), KnownList(*known), generator, NOW)
     except ReplyError:
         return
     before = {record.id: record for record in known}
@@ -245,7 +244,7 @@ def test_no_answer_of_a_model_changes_the_text_or_removes_a_fact(stated, judged,
         if old is not None:
             assert (record.text, record.valid_from, record.valid_to) == (old.text, old.valid_from, old.valid_to)
             assert set(record.metadata.get("derived_from", ())) >= set(old.metadata.get("derived_from", ()))
-        elif not across and record.entity is not None:
+        elif record.entity is not None:
             # In the chain of another value only by a verdict on that very attribute.
             values = [fact for fact in known if fact.chain == record.chain]
             assert not values or record.metadata.get("supersedes") == "f1" or record.valid_from < values[0].valid_from

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from nanomem_core import Vault
 from nanomem_core.columns import Columns
 from nanomem_core.memory import Memory
 from nanomem_core.pipeline.neighbours import considered, lift
 from nanomem_core.results import SearchResults
+from nanomem_core.system import MemorySystem
+from nanomem_core.testing import ScriptedGenerator
+from tests.core.system.models import Listener
 
 HOUR = 3600.0
 TALK = (
@@ -133,3 +139,75 @@ def test_chains_are_still_led_by_what_holds(memory: Memory) -> None:
 
 def test_an_empty_memory_gives_nothing(memory: Memory) -> None:
     assert list(memory.search("anything", neighbours=True)) == []
+
+
+def test_whatever_searches_follows_the_default_of_the_memory_and_what_is_given_counts_first(memory: Memory) -> None:
+    talk(memory)
+    question, model = "When was the trip with the red kayak?", ScriptedGenerator(["June [1]."] * 9)
+
+    def looked_up(**options: Any) -> list[list[str]]:
+        """What each way of asking finds of the talk, in order."""
+        with MemorySystem(memory) as system:
+            found = system.search(question, 40, **options)
+        asked = memory.ask(question, model, top_k=40, max_tokens=9999, **options)
+        streamed = memory.ask_stream(question, model, top_k=40, max_tokens=9999, **options)
+        turn = memory.chat(question, store=False, top_k=40, **options)
+        shown = asked.retrieval["shown"], streamed.question.shown
+        assert shown == (len(found), len(found))
+        lists = [memory.search(question, 40, **options), found, streamed.question.hits, turn.context]
+        return [[hit.text for hit in hits if hit.text in TALK] for hits in lists]
+
+    [plain] = {tuple(order) for order in looked_up()}
+    [lifted] = {tuple(order) for order in looked_up(neighbours=True)}
+    assert plain != lifted
+    memory.neighbours = True
+    assert {tuple(order) for order in looked_up()} == {lifted}
+    assert {tuple(order) for order in looked_up(neighbours=False)} == {plain}
+
+
+def test_the_default_is_a_setting(tmp_path: Path) -> None:
+    storage = {"use": "arena", "path": str(tmp_path / "memory.dat")}
+    with Memory.open(storage=storage, search={"neighbours": True}) as memory:
+        assert memory.neighbours
+    with Vault(tmp_path / "memory.dat", neighbours=True) as vault:
+        assert vault.neighbours
+
+
+def test_what_is_to_be_one_certain_record_has_no_neighbours(memory: Memory) -> None:
+    memory.neighbours = True
+    talk(memory)
+    before = [memory.history(TALK[1])[-1].text, memory.forget(TALK[1], dry_run=True)[0].score]
+    memory.neighbours = False
+    assert [memory.history(TALK[1])[-1].text, memory.forget(TALK[1], dry_run=True)[0].score] == before
+
+
+def test_a_text_for_a_prompt_follows_the_default_too(memory: Memory) -> None:
+    talk(memory)
+    question = "When was the trip with the red kayak?"
+
+    def order() -> list[str]:
+        lines = memory.context(question, 9999).splitlines()
+        return [text for line in lines for text in TALK if line.endswith(text)]
+
+    plain = order()
+    assert sorted(plain) == sorted(TALK)
+    memory.neighbours = True
+    assert order() != plain
+
+
+def test_what_new_messages_are_compared_with_has_no_neighbours(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+    search = Memory.search
+
+    def watched(self: Memory, *arguments: Any, **options: Any) -> SearchResults:
+        asked[options.get("kind", "fact")] = options.get("neighbours")
+        return search(self, *arguments, **options)
+
+    monkeypatch.setattr(Memory, "search", watched)
+    memory.neighbours = True
+    with MemorySystem(memory, generator=Listener()) as system:
+        for number in range(2):
+            system.add_messages([{"role": "user", "content": f"fact: Ann likes tea {number}"}])
+            system.flush()
+            assert system.wait(60)
+    assert asked == {"episode": False, "fact": False}

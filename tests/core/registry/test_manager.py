@@ -507,6 +507,21 @@ def test_a_wrong_option_is_a_config_error_with_its_dotted_key() -> None:
     assert caught.value.key == "embedder.dimm"
 
 
+def test_what_a_constructor_refuses_has_the_dotted_key_of_its_option() -> None:
+    class Narrow(LengthEmbedder):
+        def __init__(self, dim: int = 2) -> None:
+            raise ConfigError("dim: expected a smaller one", key="dim")
+
+    class Made(LengthEmbedder):
+        def __init__(self) -> None:
+            PluginManager().build("embedder", Narrow)
+
+    for cls in (Narrow, Made):
+        with pytest.raises(ConfigError, match="dim: expected a smaller one") as caught:
+            PluginManager().build("embedder", cls)
+        assert caught.value.key == "embedder.dim"
+
+
 def test_an_option_that_the_constructor_refuses_is_a_config_error() -> None:
     class Picky(LengthEmbedder):
         def __init__(self, dim: int = 2) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 import pytest
 from pydantic import Field, SecretStr, TypeAdapter, ValidationError
 
+from nanomem_core.config.model import component
 from nanomem_core.errors import ConfigError
 from nanomem_core.registry.options import Options
 
@@ -80,6 +81,21 @@ def test_a_secret_arrives_as_a_secret_where_the_constructor_wants_one(given: Any
     key = check(key=given)["key"]
     assert isinstance(key, SecretStr)
     assert key.get_secret_value() == "s3cret"
+
+
+def test_what_the_settings_hide_arrives_as_it_is_at_any_depth() -> None:
+    url = "http://ann:s3cret@host"
+    spec = component({"use": "part", "root": url, "headers": {"X": "s3cret"}, "anything": [{"token": "s3cret"}, url]})
+    given = {name: value for name, value in spec.items() if name not in ("use", "headers")}
+    assert "s3cret" not in repr(spec)
+    assert check(**given) == {"root": url, "anything": [{"token": "s3cret"}, url]}
+    assert check(anything=spec["headers"])["anything"] == {"X": "s3cret"}
+
+
+def test_a_wrong_value_is_quoted_without_the_secrets_in_it() -> None:
+    with pytest.raises(ConfigError, match=r"found 'http://ann:.*@host") as caught:
+        check(dim="http://ann:s3cret@host/?code=s3cret")
+    assert "s3cret" not in str(caught.value)
 
 
 def test_options_that_are_not_given_stay_the_constructors_own() -> None:

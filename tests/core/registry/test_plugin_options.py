@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from nanomem_core.config.model import MASK, PluginSettings, masked
+from nanomem_core.config.model import PluginSettings, masked
 from nanomem_core.config.sources import load_settings
 from nanomem_core.errors import ConfigError, PluginError, PluginLoadError
+from nanomem_core.masking import MASK
 from nanomem_core.registry.manager import PluginManager
 from nanomem_core.registry.report import PluginStatus
 

@@ -214,12 +214,15 @@ def test_stats_have_the_shape_of_nemori(tmp_path):
         }
         episodes.save(EPISODE)
         facts.save(FACT)
+        storage.derived().mkdir(parents=True)
+        (storage.derived() / "vectors-0123456789abcdef.bin").write_bytes(b"of all texts")
         assert episodes.get_user_stats("ana")["date_range"]["earliest"] == "2024-05-02T10:00:00"
         assert facts.get_user_stats("ana")["semantic_memory_count"] == 1
         assert facts.delete_user_data("ana")
         assert not facts.delete_user_data("ana")
         assert episodes.exists("e-1")
     assert FACT["content"].encode() not in b"".join(below(tmp_path).values())
+    assert list(tmp_path.rglob("vectors-*")) == []
 
 
 @pytest.mark.parametrize(

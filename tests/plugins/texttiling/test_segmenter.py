@@ -145,7 +145,7 @@ def test_by_the_embedder_it_cuts_where_the_meaning_changes():
 def test_by_the_embedder_without_one_is_an_error_that_says_what_to_do():
     with pytest.raises(ConfigError, match="by='words'") as error:
         TextTilingSegmenter(by="embedder").segment(messages(*GARDEN, *TRAIN))
-    assert error.value.key == "segmenter.by"
+    assert error.value.key == "by"
 
 
 @pytest.mark.parametrize(

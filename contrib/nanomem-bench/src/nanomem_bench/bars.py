@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .arms import OUR_FILES, OURS
-from .bench import Figure
 from .data import KINDS, QUERIES, Spec
+from .findings import Figure
 from .suites.facts_as_files import SIZES as FACTS
 from .suites.recall import SIZES
 

@@ -15,8 +15,9 @@ import click
 from nanomem_core.cli.common import Session, echo_json, json_option, pass_session, stderr_console
 
 from .arms import ARMS, FACT_ARMS
-from .bench import FULL, QUICK, Bench
+from .bench import Bench
 from .data import KINDS, TEXT
+from .findings import FULL, QUICK
 from .measure import machine
 from .page import page
 from .report import Report

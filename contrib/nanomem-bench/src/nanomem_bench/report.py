@@ -12,7 +12,7 @@ from nanomem_core.hints import did_you_mean
 
 from .arms import OUR_FILES, OURS
 from .bars import BARS, Verdict, judge
-from .bench import Figure, Findings
+from .findings import Figure, Findings
 from .measure import slope
 
 __all__ = ["Growth", "Report", "growth", "markdown_table"]

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nanomem_core.errors import ConfigError, EmbedderError
-from nanomem_core.interfaces import Embedder
+from nanomem_core.interfaces import Embedder, Prefixes
 
 from .files import Files, Pooling, cache_folder, files_of_folder
 
@@ -96,8 +96,10 @@ class FastembedEmbedder(Embedder):
         family = next(
             (prefixes for part, prefixes in _PREFIXES.items() if part in (self.model or "").lower()), ("", "")
         )
-        self._document_prefix = family[0] if document_prefix is None else document_prefix
-        self._query_prefix = family[1] if query_prefix is None else query_prefix
+        self._prefixes = Prefixes(
+            family[0] if document_prefix is None else document_prefix,
+            family[1] if query_prefix is None else query_prefix,
+        )
         self._path = path
         self._pooling = pooling
         self._output = output
@@ -117,12 +119,7 @@ class FastembedEmbedder(Embedder):
             EmbedderError: the model's files can't be had.
         """
         model = "folder" if self.model is None else self._known.model
-        parts = [f"{self.name}:{model}@{self._digest}"]
-        if self._document_prefix:
-            parts.append(f"document={self._document_prefix!r}")
-        if self._query_prefix:
-            parts.append(f"query={self._query_prefix!r}")
-        return " ".join(parts)
+        return self._prefixes.id(f"{self.name}:{model}@{self._digest}")
 
     @property
     def dim(self) -> int:
@@ -134,14 +131,14 @@ class FastembedEmbedder(Embedder):
         engine = self._loaded()
         # Texts of like length side by side: the shorter ones of a batch are padded, which costs as much as words.
         order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
-        prefixed = [f"{self._document_prefix}{texts[number]}" for number in order]
+        prefixed = self._prefixes.put([texts[number] for number in order])
         found = self._rows(engine.passage_embed(prefixed, batch_size=self._batch))
         rows = np.empty_like(found)
         rows[order] = found
         return rows
 
     def encode_query(self, text: str) -> npt.NDArray[np.float32]:
-        return self._rows(self._loaded().query_embed([f"{self._query_prefix}{text}"]))
+        return self._rows(self._loaded().query_embed(self._prefixes.put([text], query=True)))
 
     def close(self) -> None:
         """Let go of the model's memory."""
@@ -212,7 +209,7 @@ class FastembedEmbedder(Embedder):
                     known, cache_dir=str(folder), retries=1, local_files_only=self._offline
                 )
         except Exception as error:
-            how = "and `offline` is set" if self._offline else f"and it can't be downloaded: {error}"
+            how = "and `offline` is set" if self._offline else f"and it can't be downloaded: {str(error).rstrip('.')}"
             raise EmbedderError(
                 f"embedder 'fastembed': the model {self.model!r} is not in {folder}, {how}. Use it once with a "
                 "connection to huggingface.co, or copy a folder with its files here and name that as `path`"

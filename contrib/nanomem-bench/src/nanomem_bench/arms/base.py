@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ..data import Material
 
-__all__ = ["OPERATIONS", "PAGE", "Arm"]
+__all__ = ["OPERATIONS", "PAGE", "Arm", "fact_id", "immediate"]
 
 OPERATIONS = (
     "search",
@@ -158,3 +160,20 @@ class Arm(ABC):
     def checked_page(self, number: int) -> None:
         """`page`, after a look whether anything was changed by other means than the product."""
         raise NotImplementedError
+
+
+def fact_id(position: int) -> str:
+    """The id of a fact, in every store of facts."""
+    return f"fact_{position}"
+
+
+@contextmanager
+def immediate(db: Any) -> Iterator[None]:
+    """A transaction of SQLite. One that begins by reading could not wait for another writer later."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+    db.execute("COMMIT")

@@ -14,12 +14,12 @@ from nanomem_core.interfaces import Embedder
 from ..data import K, Material
 from .base import Arm
 
-__all__ = ["GivenEmbedder", "Product"]
+__all__ = ["Product"]
 
 _FILE = "memory.dat"
 
 
-class GivenEmbedder(Embedder):
+class _GivenEmbedder(Embedder):
     """Looks up the vectors of the questions, so that the cost of embedding is no part of a search."""
 
     name = "given"
@@ -43,7 +43,7 @@ class Product(Arm):
     derived = (".derived", ".index", ".lock")
 
     def open(self) -> None:
-        self._vault = Vault(self.folder / _FILE, GivenEmbedder(self.material))
+        self._vault = Vault(self.folder / _FILE, _GivenEmbedder(self.material))
 
     def close(self) -> None:
         self._vault.close()

@@ -8,7 +8,7 @@ from typing import Any
 from nanomem_core import PluginManager
 
 from ..data import Material
-from .base import PAGE, Arm
+from .base import PAGE, Arm, fact_id
 
 __all__ = ["Product"]
 
@@ -43,7 +43,7 @@ class Product(Arm):
     def _fact(self, position: int) -> dict[str, Any]:
         content = self.material.text(position)
         return {
-            "id": _id(position),
+            "id": fact_id(position),
             "content": content,
             "category": "preference",
             "confidence": 0.9,
@@ -51,19 +51,19 @@ class Product(Arm):
         }
 
     def get(self, number: int) -> None:
-        assert self._store.get_fact(_id(number), **_OWNER)
+        assert self._store.get_fact(fact_id(number), **_OWNER)
 
     def add(self, number: int) -> None:
         self._store.upsert_fact(self._fact(number), **_OWNER)
 
     def update(self, number: int) -> None:
-        fact = self._store.get_fact(_id(number), **_OWNER)
+        fact = self._store.get_fact(fact_id(number), **_OWNER)
         self._updates += 1
         fact["content"] = f"{self.material.text(number)} {self._updates}"
         self._store.upsert_fact(fact, expected_fact_revision=fact["revision"], **_OWNER)
 
     def delete(self, number: int) -> None:
-        assert self._store.delete_fact(_id(number), **_OWNER)["deletedFactIds"]
+        assert self._store.delete_fact(fact_id(number), **_OWNER)["deletedFactIds"]
 
     def list_all(self, number: int) -> None:
         assert len(self._store.list_facts(limit=1 << 40, **_OWNER)) >= len(self.material) // 2
@@ -75,7 +75,3 @@ class Product(Arm):
         if self._watchful is None:
             self._watchful = self._open(check="always")
         assert self._watchful.list_facts(cursor=number, limit=PAGE, **_OWNER)
-
-
-def _id(position: int) -> str:
-    return f"fact_{position}"

@@ -12,7 +12,7 @@ from nanomem_core.interfaces import Storage
 from nanomem_core.records import Record, Scope
 
 from ..data import Material
-from .base import Arm
+from .base import Arm, fact_id
 
 __all__ = ["RecordArm"]
 
@@ -45,16 +45,16 @@ class RecordArm(Arm):
 
     def _record(self, position: int) -> Record:
         metadata = {"category": "preference", "confidence": 0.9}
-        return Record(_id(position), self.material.text(position), source="thread", metadata=metadata)
+        return Record(fact_id(position), self.material.text(position), source="thread", metadata=metadata)
 
     def get(self, number: int) -> None:
-        assert self._storage.get(_SCOPE, _id(number))
+        assert self._storage.get(_SCOPE, fact_id(number))
 
     def add(self, number: int) -> None:
         self.add_many(range(number, number + 1))
 
     def update(self, number: int) -> None:
-        record = self._storage.get(_SCOPE, _id(number))
+        record = self._storage.get(_SCOPE, fact_id(number))
         assert record is not None
         self._updates += 1
         old = replace(record, id=f"{record.id}-{record.version}", version=0)
@@ -62,11 +62,7 @@ class RecordArm(Arm):
         self._storage.commit(_SCOPE, [Put(old, expect=0), Put(new, expect=record.version)])
 
     def delete(self, number: int) -> None:
-        self._storage.commit(_SCOPE, [Delete(_id(number))])
+        self._storage.commit(_SCOPE, [Delete(fact_id(number))])
 
     def list_all(self, number: int) -> None:
         assert len(self._storage.snapshot(_SCOPE).records) >= len(self.material) // 2
-
-
-def _id(position: int) -> str:
-    return f"fact_{position}"

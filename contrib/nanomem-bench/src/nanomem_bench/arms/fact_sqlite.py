@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from .base import PAGE, Arm
+from .base import PAGE, Arm, fact_id, immediate
 
 __all__ = ["Product"]
 
@@ -39,24 +37,14 @@ class Product(Arm):
     def close(self) -> None:
         self._db.close()
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
-
     def add_many(self, positions: range) -> None:
         now = time.time()
-        with self._transaction():
+        with immediate(self._db):
             for position in positions:
                 content = self.material.text(position)
                 number = self._db.execute(
                     "INSERT INTO facts VALUES (NULL, ?, ?, 'preference', 0.9, 'thread', ?, ?, 1)",
-                    (_id(position), content, now, now),
+                    (fact_id(position), content, now, now),
                 ).lastrowid
                 self._db.execute("INSERT INTO words(rowid, content) VALUES (?, ?)", (number, content))
 
@@ -64,7 +52,7 @@ class Product(Arm):
         return dict(self._db.execute("SELECT * FROM facts WHERE id = ?", (id,)).fetchone())
 
     def get(self, number: int) -> None:
-        assert self._fact(_id(number))
+        assert self._fact(fact_id(number))
 
     def add(self, number: int) -> None:
         self.add_many(range(number, number + 1))
@@ -72,8 +60,8 @@ class Product(Arm):
     def update(self, number: int) -> None:
         self._updates += 1
         content, now = f"{self.material.text(number)} {self._updates}", time.time()
-        with self._transaction():
-            fact = self._fact(_id(number))
+        with immediate(self._db):
+            fact = self._fact(fact_id(number))
             self._db.execute(
                 "INSERT INTO history VALUES (?, ?, ?, ?)", (fact["id"], fact["revision"], fact["content"], now)
             )
@@ -84,8 +72,8 @@ class Product(Arm):
             self._db.execute("UPDATE words SET content = ? WHERE rowid = ?", (content, fact["number"]))
 
     def delete(self, number: int) -> None:
-        with self._transaction():
-            fact = self._fact(_id(number))
+        with immediate(self._db):
+            fact = self._fact(fact_id(number))
             self._db.execute("DELETE FROM facts WHERE number = ?", (fact["number"],))
             self._db.execute("DELETE FROM history WHERE id = ?", (fact["id"],))
             self._db.execute("DELETE FROM words WHERE rowid = ?", (fact["number"],))
@@ -98,7 +86,3 @@ class Product(Arm):
         last = self._db.execute("SELECT id FROM facts ORDER BY id LIMIT 1 OFFSET ?", (number,)).fetchone()["id"]
         found = self._db.execute("SELECT * FROM facts WHERE id >= ? ORDER BY id LIMIT ?", (last, PAGE))
         assert [dict(row) for row in found]
-
-
-def _id(position: int) -> str:
-    return f"fact_{position}"

@@ -7,7 +7,7 @@ import sqlite3
 
 import numpy as np
 
-from .base import Arm
+from .base import Arm, immediate
 
 __all__ = ["Product"]
 
@@ -31,9 +31,8 @@ class Product(Arm):
             (p, self.material.text(p), json.dumps({"bucket": self.material.bucket(p)}), vector.tobytes())
             for p, vector in zip(positions, vectors, strict=True)
         ]
-        self._db.execute("BEGIN IMMEDIATE")
-        self._db.executemany("INSERT INTO records VALUES (?, ?, ?, ?)", rows)
-        self._db.execute("COMMIT")
+        with immediate(self._db):
+            self._db.executemany("INSERT INTO records VALUES (?, ?, ?, ?)", rows)
 
     def get(self, number: int) -> None:
         assert self._db.execute("SELECT * FROM records WHERE id = ?", (number,)).fetchone()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import apsw
@@ -13,7 +11,7 @@ import numpy.typing as npt
 import sqlite_vec
 
 from ..data import K
-from .base import Arm
+from .base import Arm, immediate
 
 __all__ = ["Product"]
 
@@ -49,23 +47,12 @@ class Product(Arm):
 
     def add_many(self, positions: range) -> None:
         rows = self.material.matrix(positions)
-        with self._transaction():
+        with immediate(self._db):
             self._db.executemany("INSERT INTO records VALUES (?, ?, ?)", map(self._row, positions))
             self._db.executemany(
                 "INSERT INTO vectors(rowid, vector) VALUES (?, ?)",
                 ((p, row.tobytes()) for p, row in zip(positions, rows, strict=True)),
             )
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        # Immediate: one that begins by reading can't wait for another writer later.
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
 
     def _row(self, position: int) -> tuple[int, str, str]:
         return position, self.material.text(position), json.dumps({"bucket": self.material.bucket(position)})
@@ -85,6 +72,6 @@ class Product(Arm):
         self.add_many(range(number, number + 1))
 
     def delete(self, number: int) -> None:
-        with self._transaction():
+        with immediate(self._db):
             self._db.execute("DELETE FROM records WHERE id = ?", (number,))
             self._db.execute("DELETE FROM vectors WHERE rowid = ?", (number,))

@@ -22,11 +22,11 @@ from ..report import markdown_table
 from .dialogues import Dialogue, Partition, read_dialogues
 from .scores import WINDOW, Scores, labels, library_version, score
 
-__all__ = ["BASELINES", "Result", "segmentation"]
+__all__ = ["Result", "segmentation"]
 
 Propose = Callable[[Sequence[Record]], Partition]
 
-BASELINES = ("none", "random", "even")
+_BASELINES = ("none", "random", "even")
 """No boundary; each gap by chance, as often as the file has boundaries; segments of the file's mean length."""
 
 _DEFAULT = "texttiling"
@@ -50,7 +50,7 @@ class Result:
     "names",
     multiple=True,
     metavar="NAME",
-    help=f"Only this segmenter, or baseline ({', '.join(BASELINES)}); may be repeated.  [the configured one, "
+    help=f"Only this segmenter, or baseline ({', '.join(_BASELINES)}); may be repeated.  [the configured one, "
     f"{_DEFAULT}, and the baselines]",
 )
 @click.option("--seed", type=int, default=0, help="Seed of the baseline random.  [0]")
@@ -118,10 +118,10 @@ def _built(
         return stack.enter_context(plugins.build(kind, spec, data_dir=settings.data_dir))
 
     configured = settings.segmenter or {"use": _DEFAULT}
-    wanted = dict.fromkeys(names or (*BASELINES, _DEFAULT, configured["use"]))
+    wanted = dict.fromkeys(names or (*_BASELINES, _DEFAULT, configured["use"]))
     chosen = {
         name: None
-        if name in BASELINES
+        if name in _BASELINES
         else build("segmenter", configured if name == configured["use"] else {"use": name})
         for name in wanted
     }

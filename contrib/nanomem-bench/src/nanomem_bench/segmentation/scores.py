@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     Measure = Callable[[str, str, int], float]
 
-__all__ = ["LIBRARY", "WINDOW", "Scores", "labels", "library_version", "pairs", "score", "window"]
+__all__ = ["WINDOW", "Scores", "labels", "library_version", "pairs", "score", "window"]
 
-LIBRARY = "nltk"
+_LIBRARY = "nltk"
 
 WINDOW = "k = round(messages / segments / 2), at least 2, at most the messages"
 """The rule of `window`, for reports."""
@@ -121,7 +121,7 @@ def library_version() -> str:
     from importlib.metadata import version
 
     _library()
-    return f"{LIBRARY} {version(LIBRARY)}"
+    return f"{_LIBRARY} {version(_LIBRARY)}"
 
 
 def _library() -> tuple[Measure, Measure]:
@@ -129,7 +129,7 @@ def _library() -> tuple[Measure, Measure]:
         from nltk.metrics.segmentation import pk, windowdiff
     except ImportError:
         raise Failure(
-            f"Pk and WindowDiff are measured by {LIBRARY}, which is not installed; run "
+            f"Pk and WindowDiff are measured by {_LIBRARY}, which is not installed; run "
             f"`pip install 'nanomem-bench[segmentation]'`"
         ) from None
     return pk, windowdiff

@@ -7,13 +7,14 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from nanomem_core.cli.show import count
 
 from ..bench import Bench
 from ..data import Spec
-from ..process import ArmError, ArmProcess
+from ..process import ArmProcess
 
 __all__ = ["run"]
 
@@ -27,23 +28,11 @@ _BEFORE = 0.2
 def run(bench: Bench) -> None:
     spec = bench.spec(10_000, 384)
     for name in bench.able("search", "add"):
-        folder = bench.store(name, spec) if bench.arms[name].shared else None
-        if folder is not None:
-            try:
-                with bench.copy(folder) as copy:
-                    _together(bench, name, spec, copy)
-            except ArmError as error:
-                bench.note(error)
-
+        if bench.arms[name].shared:
+            bench.on_copy(name, spec, partial(_together, bench, name, spec))
     large = bench.spec(100_000, 384)
     for name in bench.able("add", "delete", "compact"):
-        folder = bench.store(name, large)
-        if folder is not None:
-            try:
-                with bench.copy(folder) as copy:
-                    _compacting(bench, name, large, copy)
-            except ArmError as error:
-                bench.note(error)
+        bench.on_copy(name, large, partial(_compacting, bench, name, large))
 
 
 def _compacting(bench: Bench, name: str, spec: Spec, folder: Path) -> None:

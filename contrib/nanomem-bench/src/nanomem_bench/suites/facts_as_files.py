@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -58,13 +59,7 @@ def run(bench: Bench) -> None:
             _operations(bench, running, spec)
             _opening(bench, running, spec)
     for name in bench.fact_arms:
-        folder = bench.store(name, specs[1])
-        if folder is not None:
-            try:
-                with bench.copy(folder) as copy:
-                    _writers(bench, name, specs[1], copy)
-            except ArmError as error:
-                bench.note(error)
+        bench.on_copy(name, specs[1], partial(_writers, bench, name, specs[1]))
 
 
 def _case(spec: Spec) -> str:
