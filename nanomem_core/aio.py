@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .changes import Vectors
-from .errors import ClosedError, GeneratorError
+from .errors import ClosedError
 from .http.answers import Answer
 from .http.embedder import HttpEmbedder
 from .http.endpoint import Endpoint
@@ -34,6 +34,7 @@ from .http.exchange import Call, Send, Steps, Wait, exchange, opening
 from .http.generator import HttpGenerator
 from .http.lines import Lines
 from .interfaces import ChatMessage, Completion, Embedder, Generator
+from .interfaces.generator import ToItsEnd
 
 if TYPE_CHECKING:
     import httpx
@@ -201,12 +202,11 @@ class AsyncEmbedder(_Async):
             await self._client.close()
 
 
-class AsyncStream(_Async, AsyncIterator[str]):
+class AsyncStream(ToItsEnd, _Async, AsyncIterator[str]):
     """As `nanomem_core.interfaces.Stream`, awaited; made by `AsyncGenerator.stream`."""
 
     def __init__(self, pieces: AsyncGeneratorType[str | Completion, None]) -> None:
         self._pieces = pieces
-        self._completion: Completion | None = None
 
     async def __anext__(self) -> str:
         piece = await anext(self._pieces)
@@ -214,17 +214,6 @@ class AsyncStream(_Async, AsyncIterator[str]):
             self._completion = piece
             raise StopAsyncIteration
         return piece
-
-    @property
-    def completion(self) -> Completion:
-        """The whole answer, once the last piece was taken.
-
-        Raises:
-            GeneratorError: the end was not reached.
-        """
-        if self._completion is None:
-            raise GeneratorError("the stream was not read to its end, so there is no completion; take all pieces first")
-        return self._completion
 
     async def close(self) -> None:
         """Take no more pieces, which frees the connection. May be called more than once."""

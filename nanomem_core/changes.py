@@ -99,6 +99,15 @@ class Plan:
     def empty(self) -> bool:
         return not self.puts and not self.deletes
 
+    def check_scope(self, scope: Scope) -> None:
+        """For a store, before it applies the plan in a transaction of `scope`.
+
+        Raises:
+            InputError: the plan is for another scope.
+        """
+        if self.scope != scope:
+            raise InputError(f"plan: expected one for the scope {scope}; found {self.scope}")
+
 
 class Reader(Protocol):
     """What planning may read, at one head."""

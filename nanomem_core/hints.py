@@ -10,7 +10,10 @@ from .masking import is_secret, mask_urls
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-__all__ = ["did_you_mean", "first_problem", "one_line"]
+__all__ = ["NAME_A_GENERATOR", "did_you_mean", "first_problem", "one_line"]
+
+NAME_A_GENERATOR = "name one in the settings file (`generator: {use: NAME, …}`) or by NANOMEM_GENERATOR__USE"
+"""What to do where no generator is set."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -109,7 +109,10 @@ class SearchResults(list[Entry]):
 
     @property
     def other_kinds(self) -> dict[str, int]:
-        """Where there is no entry: how many records of each other kind there are, which were not searched."""
+        """Where there is no entry: how many records of each other kind there are, which were not searched.
+
+        Values that hold no longer are among them: a search for that kind finds them too, labelled.
+        """
         return dict(self.summary.get("other_kinds", {}))
 
     def explain(self) -> str:

@@ -31,6 +31,7 @@ PUBLIC = {
     "hookspecs",
     "http",
     "interfaces",
+    "prompts",
     "records",
     "times",
     "tokens",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import click
 
 from ..errors import ConfigError
+from ..hints import NAME_A_GENERATOR
 from ..memory import Memory
 from ..pipeline.search import MODES, Mode
 from .chains import chains
@@ -123,8 +124,7 @@ def _ingest(session: Session, memory: Memory, units: Units) -> Iterator[Ingest]:
 
         if settings.generator is None:
             raise ConfigError(
-                "--units facts: facts are drawn by a generator, and none is set; name one in the settings file "
-                "(`generator: {use: NAME, …}`) or by NANOMEM_GENERATOR__USE",
+                f"--units facts: facts are drawn by a generator, and none is set; {NAME_A_GENERATOR}",
                 key="generator",
             )
         conversation = settings.conversation.model_copy(update={"facts": True})

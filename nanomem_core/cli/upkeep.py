@@ -20,7 +20,7 @@ __all__ = ["compact", "doctor", "inspect", "reembed", "stats"]
 
 @memory_command(
     "stats",
-    keys=("storage", "scope", "total_documents", "chains", "head", "embedder", "embed_dim", "mode"),
+    keys=("storage", "path", "scope", "total_documents", "chains", "head", "embedder", "embed_dim", "mode"),
     examples=("nanomem stats", "nanomem stats --json"),
 )
 def stats(session: Session, as_json: bool) -> None:

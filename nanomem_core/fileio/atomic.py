@@ -16,8 +16,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..errors import StorageError
+
 __all__ = [
     "TEMPORARY",
+    "disk_errors",
     "make_directory",
     "read",
     "remove",
@@ -38,6 +41,17 @@ TEMPORARY = ".tmp-"
 
 _PATIENCE = 2.0
 """Seconds for which Windows is asked again to replace a file that a reader has open."""
+
+
+@contextlib.contextmanager
+def disk_errors(what: str) -> Iterator[None]:
+    """Make errors of the system in the block `StorageError`, whose messages begin with `what`."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        raise StorageError(f"{what}: {error}") from error
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import CorruptionError, InputError, NanomemError, StorageError
+from ..errors import CorruptionError, InputError, StorageError
 from . import atomic, boots
 from .journal_format import ENTRY, MARK, Header, decode_entries, encode_entry
 from .names import confined
@@ -86,6 +86,7 @@ class Journal:
         self.entries: list[Entry] = []
         self._history: dict[str, list[tuple[Write, str | None]]] = {}
         self._end = 0 if header is None else Header.size
+        self._ends: list[int] = []
         self._last = b""
         self._last_at = 0
         self._finished = True
@@ -103,8 +104,11 @@ class Journal:
 
     # Reading.
 
-    def follow(self) -> list[Entry] | None:
+    def follow(self, known: Journal | None = None) -> list[Entry] | None:
         """The entries since the last call. None if they can't be told (always in the first call): then `load`.
+
+        Args:
+            known: another object for the same file, which nobody uses meanwhile: what it has read is not read again.
 
         Raises:
             StorageError: the journal can't be read.
@@ -113,14 +117,15 @@ class Journal:
         try:
             with self._opened(os.O_RDONLY) as descriptor:
                 if descriptor is None:
-                    known = looked and self._header is None
+                    is_known = looked and self._header is None
                     self._begin(None)
-                    return [] if known else None
+                    return [] if is_known else None
                 header = Header.decode(_read(descriptor, 0, Header.size), self.path)
                 continued = looked and self._continues(header, descriptor)
                 if self._header is None or header.generation != self._header.generation or not continued:
                     self._begin(header)
-                fresh = self._absorb(_read(descriptor, self._end), header.generation)
+                fresh = [] if known is None else self._borrow(known, descriptor)
+                fresh += self._absorb(_read(descriptor, self._end), header.generation)
                 self._finished = not self.entries or self._is_marked(descriptor)
                 return fresh if continued else None
         except OSError as error:
@@ -138,6 +143,19 @@ class Journal:
         # Whoever failed to force an entry to disk took it back, though it could be seen for a moment.
         return _read(descriptor, self._last_at, len(self._last)) == self._last
 
+    def _borrow(self, known: Journal, descriptor: int) -> list[Entry]:
+        """Take over the entries that `known` has seen and this object has not."""
+        count = len(self.entries)
+        if known._header != self._header or known.gaps or known._ends[count - 1 : count] != self._ends[-1:]:
+            return []
+        if _read(descriptor, known._last_at, len(known._last)) != known._last:
+            return []
+        fresh = known.entries[count:]
+        for entry, end in zip(fresh, known._ends[count:], strict=True):
+            self._add(entry, end)
+        self._last, self._last_at = known._last, known._last_at
+        return fresh
+
     def _absorb(self, data: bytes, generation: bytes) -> list[Entry]:
         """Take over the entries in `data`, which begins where the last one seen ends."""
         fresh, start = [], self._end
@@ -151,7 +169,11 @@ class Journal:
     def _take(self, entry: Entry, start: bytes, offset: int, length: int) -> None:
         # The mark of an entry that is finished changes, and is left out of what must stay the same.
         self._last, self._last_at = start[8:], offset + 8
-        self._end = offset + length
+        self._add(entry, offset + length)
+
+    def _add(self, entry: Entry, end: int) -> None:
+        self._end = end
+        self._ends.append(end)
         self.head = entry.head
         self.entries.append(entry)
         for write, before in zip(entry.writes, entry.before, strict=True):
@@ -226,12 +248,8 @@ class Journal:
             StorageError: it can't be finished; it is tried again by the next call.
         """
         fresh = self.follow()
-        try:
+        with atomic.disk_errors(f"{self.path}: an unfinished commit can't be finished"):
             self._finish()
-        except OSError as error:
-            if isinstance(error, NanomemError):
-                raise
-            raise StorageError(f"{self.path}: an unfinished commit can't be finished: {error}") from error
         self._checked = True
         if self._header is not None and boots.UNKNOWN != self._header.boot != boots.boot_id():
             # Else everybody's first call would look at every file.
@@ -270,13 +288,9 @@ class Journal:
             raise InputError("writes: expected at most one for each path; found two")
         if not self._checked:
             self.recover()
-        try:
+        with atomic.disk_errors(f"{self.path}: nothing was written"):
             header = self._header or self._create()
             before = tuple(self._prepare(write) for write in writes)
-        except OSError as error:
-            if isinstance(error, NanomemError):
-                raise
-            raise StorageError(f"{self.path}: nothing was written: {error}") from error
         entry = Entry(head, note, tuple(writes), before)
         with self._opened(os.O_RDWR) as descriptor:
             if descriptor is None:

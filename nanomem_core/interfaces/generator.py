@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from ..errors import GeneratorError, ReplyError
-from ..replies import parse_reply
 from .component import Closing, Component
 
 __all__ = ["ChatMessage", "Completion", "Generator", "Stream"]
@@ -42,22 +41,10 @@ class Completion:
     output_tokens: int | None = None
 
 
-class Stream(Closing, Iterator[str]):
-    """The pieces of an answer as they come; together they are its text. Made of a generator that returns it.
+class ToItsEnd:
+    """What has a completion once it was read to its end."""
 
-    Whoever stops early closes it (it is a context manager), which ends the work for it where the model can do that.
-    """
-
-    def __init__(self, pieces: abc.Generator[str, None, Completion]) -> None:
-        self._pieces = pieces
-        self._completion: Completion | None = None
-
-    def __next__(self) -> str:
-        try:
-            return next(self._pieces)
-        except StopIteration as stop:
-            self._completion = self._completion or stop.value
-            raise StopIteration from None
+    _completion: Completion | None = None
 
     @property
     def completion(self) -> Completion:
@@ -69,6 +56,23 @@ class Stream(Closing, Iterator[str]):
         if self._completion is None:
             raise GeneratorError("the stream was not read to its end, so there is no completion; take all pieces first")
         return self._completion
+
+
+class Stream(ToItsEnd, Closing, Iterator[str]):
+    """The pieces of an answer as they come; together they are its text. Made of a generator that returns it.
+
+    Whoever stops early closes it (it is a context manager), which ends the work for it where the model can do that.
+    """
+
+    def __init__(self, pieces: abc.Generator[str, None, Completion]) -> None:
+        self._pieces = pieces
+
+    def __next__(self) -> str:
+        try:
+            return next(self._pieces)
+        except StopIteration as stop:
+            self._completion = self._completion or stop.value
+            raise StopIteration from None
 
     def close(self) -> None:
         """Take no more pieces. May be called more than once."""
@@ -164,6 +168,8 @@ class Generator(Component):
         """What `generate_json` does apart from asking: yields each conversation to be completed, is sent the text of
         the answer, and returns the value. For callers that ask in a way of their own, such as by awaiting.
         """
+        from ..replies import parse_reply  # which a program that asks no model needn't load
+
         turns = list(messages)
         for last in (False, True):
             text = yield turns

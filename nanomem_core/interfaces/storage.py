@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -11,11 +12,14 @@ from typing import ClassVar, Literal, Protocol
 
 from ..changes import Change, Commit, Plan, Reader, Vectors, plan_commit
 from ..columns import Columns, MemoryColumns
-from ..errors import ConflictError, InputError
+from ..errors import ClosedError, ConflictError, InputError, ReadOnlyError
 from ..records import Record, Scope
 from .component import Component
 
-__all__ = ["Damage", "Migration", "Snapshot", "Storage", "Transaction", "VectorSpace"]
+__all__ = ["PLACES", "Damage", "Migration", "Snapshot", "Storage", "Transaction", "VectorSpace"]
+
+PLACES = ("path", "root")
+"""How the option, and the attribute, of a store may be called that says where on disk it is."""
 
 
 class Transaction(Reader, Protocol):
@@ -134,6 +138,7 @@ class Storage(Component):
                 return max((r.revision for r in self._records.values() if r.chain == chain), default=0)
 
             def apply(self, plan):
+                plan.check_scope(self._scope)
                 records = {id: record for id, record in self._records.items() if id not in plan.deletes}
                 records.update((put.record.id, put.record) for put in plan.puts)
                 self._data[self._scope] = (plan.head, records)
@@ -143,9 +148,10 @@ class Storage(Component):
         [project.entry-points."nanomem.plugins"]
         dict = "nanomem_dict"
 
-    After `close` every call raises `ClosedError`; the store above leaves that out, `nanomem_core.testing.DictStorage`
-    does not. A store on disk takes its place as the option `path` or `root`, and has it as the attribute of that name:
-    so core opens another one, and sees that two are the same.
+    After `close` every call raises `ClosedError`: `close` sets `_closed`, and the calls begin with `_check_open` or
+    `_check_writable`. The store above leaves that out, `nanomem_core.testing.DictStorage` does not. A store on disk
+    takes its place as the option `path` or `root`, and has it as the attribute of that name: so core opens another one,
+    and sees that two are the same.
 
     Common mistakes: returning from a transaction before the data is durable; reading outside the lock what `apply`
     depends on; counting `head` per process, or from 0 again without another `epoch`; following symbolic links on
@@ -157,6 +163,8 @@ class Storage(Component):
 
     keeps_vectors: ClassVar[bool] = False
     """True if the store keeps the vectors it is given; it then implements `space` and `adopt`."""
+
+    _closed: bool = False
 
     # What a store implements.
 
@@ -196,6 +204,22 @@ class Storage(Component):
         """
 
     # What core gives.
+
+    @property
+    def place(self) -> str | None:
+        """The file or folder of the store, without links; None for one that is nowhere on disk."""
+        found = next((getattr(self, name) for name in PLACES if hasattr(self, name)), None)
+        return None if found is None else os.path.realpath(found)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError(f"{self.place or self.name}: the store was closed; open it again")
+
+    def _check_writable(self) -> None:
+        self._check_open()
+        if self.read_only:
+            where = self.place or self.name
+            raise ReadOnlyError(f"{where}: the store was opened with read_only; open it without to write")
 
     def commit(self, scope: Scope, changes: Iterable[Change], expect_head: int | None = None) -> Commit:
         """Plan and write `changes` as one commit; durable when this returns.
@@ -319,8 +343,8 @@ class Storage(Component):
         raise NotImplementedError(f"the storage {self.name!r} has no older layout to migrate from")
 
     def stats(self) -> dict[str, object]:
-        """Facts about the store, as JSON types; at least its `name`."""
-        return {"storage": self.name}
+        """Facts about the store, as JSON types; a store adds to these."""
+        return {"storage": self.name, "path": self.place, "read_only": self.read_only}
 
     # What a store with `keeps_vectors` adds.
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from ..errors import ConfigError, GeneratorError, InputError
+from ..hints import NAME_A_GENERATOR
 from ..interfaces import ChatMessage, Generator
 from ..pipeline.context import CountTokens, estimate_tokens
 from ..pipeline.search import Mode
@@ -129,8 +130,7 @@ class Answering(Ingesting):
         model = self.generator if generator is None else generator
         if model is None:
             raise ConfigError(
-                "there is no model to ask: give one (`generator=`, --generator), or name one in the settings file "
-                "(`generator: {use: NAME, …}`) or by NANOMEM_GENERATOR__USE",
+                f"there is no model to ask: give one (`generator=`, --generator), or {NAME_A_GENERATOR}",
                 key="generator",
             )
         from ..pipeline.answer import AnswerStream

@@ -92,13 +92,11 @@ class MemoryBase(Closing):
         self.top_k = top_k
         self._tokenizer = Tokenizer(language)
         self._clock = clock
-        self.storage: Storage = self.build("storage", storage)
-        self.embedder: Embedder = self.build("embedder", embedder)
-        self.taggers: list[Tagger] = [self.build("tagger", tagger) for tagger in taggers]
-        given = (embedder, *taggers)
-        self._built = [
-            part for part, spec in zip((self.embedder, *self.taggers), given, strict=True) if part is not spec
-        ]
+        with contextlib.ExitStack() as stack:
+            self.storage: Storage = self.build("storage", storage, stack)
+            self.embedder: Embedder = self.build("embedder", embedder, stack)
+            self.taggers: list[Tagger] = [self.build("tagger", tagger, stack) for tagger in taggers]
+            self._built = stack.pop_all()
         self._generator = generator
         self._lock = threading.Lock()
         self._views: dict[Scope, View] = {}
@@ -124,8 +122,7 @@ class MemoryBase(Closing):
                         self._view(scope).prepare(self.storage.columns(scope))
             self._closed = True
             self.storage.close()
-            for component in self._built:
-                component.close()
+            self._built.close()
 
     def flush(self) -> None:
         """Does nothing but check that the memory is open: each write is durable when it returns."""
@@ -137,9 +134,8 @@ class MemoryBase(Closing):
         with self._lock:
             if self._generator is None or isinstance(self._generator, Generator):
                 return self._generator
-            built: Generator = self.build("generator", self._generator)
+            built: Generator = self.build("generator", self._generator, self._built)
             self._generator = built
-            self._built.append(built)
             return built
 
     @property
@@ -147,10 +143,16 @@ class MemoryBase(Closing):
         """The present, in unix seconds, as this memory sees it."""
         return self._clock
 
-    def build(self, kind: str, spec: object) -> Any:
-        """The component that `spec` describes; see `PluginManager.build`. Relative paths start from the `data_dir`."""
+    def build(self, kind: str, spec: object, stack: contextlib.ExitStack | None = None) -> Any:
+        """The component that `spec` describes; see `PluginManager.build`. Relative paths start from the `data_dir`.
+
+        One that is made for it, rather than given, is closed with `stack`.
+        """
         self._check_open()
-        return self.plugins.build(kind, spec, data_dir=self._data_dir)
+        component = self.plugins.build(kind, spec, data_dir=self._data_dir)
+        if stack is not None and component is not spec:
+            stack.callback(component.close)
+        return component
 
     # Plumbing.
 

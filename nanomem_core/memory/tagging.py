@@ -98,7 +98,7 @@ class Tagging(Prompting):
         told = {row: record for row, record in told.items() if record.source in PERSONAL_SOURCES}
         after: dict[int, str | None] = {}
         with ExitStack() as stack:
-            asked = self.taggers if taggers is None else [self._built_tagger(stack, each) for each in taggers]
+            asked = self.taggers if taggers is None else [self.build("tagger", each, stack) for each in taggers]
             for user_id, mine in _by_user(told).items():
                 found = tag_texts(
                     asked,
@@ -140,11 +140,6 @@ class Tagging(Prompting):
 
         self._update(plan.scope, compute)
         return len(changes)
-
-    def _built_tagger(self, stack: ExitStack, spec: Tagger | str | Mapping[str, Any]) -> Tagger:
-        """The tagger of `spec`; one that is made for it is closed with `stack`."""
-        tagger: Tagger = self.build("tagger", spec)
-        return tagger if tagger is spec else stack.enter_context(tagger)
 
     def _tag_new(self, scope: Scope, records: dict[int, Record]) -> dict[str, str]:
         """Give those of `records` that may have one the entity that the taggers find, in place; returns the last entity

@@ -18,7 +18,7 @@ from ..errors import InputError, NotFoundError
 from ..fileio.names import encode_name
 from ..filters import record_value
 from ..frame import Frame
-from ..interfaces import Storage
+from ..interfaces.storage import PLACES
 from ..pipeline.jsonlines import is_json_lines
 from ..records import Record, Scope
 from ..retention import comes_from
@@ -29,9 +29,6 @@ from .removing import Removing
 __all__ = ["Transfer"]
 
 _BATCH = 1000
-
-_PLACES = ("path", "root")
-"""How the option, and the attribute, of a storage may be called that says where on disk it is."""
 
 
 class Transfer(Removing):
@@ -204,7 +201,7 @@ class Transfer(Removing):
         self._check_open()
         if isinstance(source, Transfer):
             origin, parcels = source, list(source.parcels(all_scopes=True))
-            name = _place(origin.storage) or origin.storage.name
+            name = origin.storage.place or origin.storage.name
         else:
             if not os.path.exists(source):
                 raise NotFoundError(f"{source}: there is no such file to merge", id=str(source))
@@ -255,14 +252,14 @@ class Transfer(Removing):
 
     def _refuse_itself(self, target: Transfer) -> None:
         # All would be there already, so nothing would be copied; and then what was to be moved would be deleted.
-        mine, other = _place(self.storage), _place(target.storage)
+        mine, other = self.storage.place, target.storage.place
         if target.storage is self.storage or (mine is not None and mine == other):
             raise InputError(f"target: {mine or self.storage.name} is this memory itself; name another")
 
     def _sibling(self, path: str | Path, read_only: bool = False) -> Transfer:
         """A memory over another file or folder of this store's kind, with the same embedder."""
         options = inspect.signature(type(self.storage)).parameters
-        option = next((name for name in _PLACES if name in options), None)
+        option = next((name for name in PLACES if name in options), None)
         if option is None:
             raise InputError(
                 f"{path}: the store {self.storage.name!r} has no place on disk, so there is no other of its kind; "
@@ -325,12 +322,6 @@ class Transfer(Removing):
     def _held(self, scope: Scope, id: str, puts: Mapping[str, Put]) -> Record | None:
         """What stands under `id`, or is about to."""
         return puts[id].record if id in puts else self.storage.get(scope, id)
-
-
-def _place(storage: Storage) -> str | None:
-    """Where the store is, without links; None for one that is nowhere on disk."""
-    found = next((getattr(storage, name) for name in _PLACES if hasattr(storage, name)), None)
-    return None if found is None else os.path.realpath(found)
 
 
 def _content(record: Record) -> Record:

@@ -18,11 +18,12 @@ from ..errors import ContextLengthError, GeneratorError, InputError, ReplyError
 from ..frame import Frame
 from ..interfaces import ChatMessage, Generator
 from ..interfaces.component import Closing
+from ..prompts import escaped
 from ..records import clean_text
 from ..replies.thoughts import AnswerFilter, without_thoughts
 from ..results import Entry, SearchResults, staleness_label
 from ..times import format_date, format_time
-from .context import CountTokens, escaped, excerpt, most_fitting, successor_texts
+from .context import CountTokens, excerpt, most_fitting, successor_texts
 from .usage import Usage
 
 __all__ = [

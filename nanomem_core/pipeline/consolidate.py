@@ -29,12 +29,12 @@ from typing import Any, Protocol
 from ..changes import Change, Put
 from ..errors import NotFoundError
 from ..interfaces import Generator
+from ..prompts import TEXT, chat_prompt, escaped, list_of, object_of, unescaped
 from ..records import Record, clean_text, new_id
 from ..times import format_date
 from ..tokens import fold_text
 from .episodes import Episode
 from .merging import sources_of
-from .prompts import TEXT, chat_prompt, list_of, object_of
 from .usage import in_phase
 
 __all__ = ["Known", "Statement", "consolidate", "undo_changes"]
@@ -187,12 +187,12 @@ def _judged(pairs: Sequence[tuple[Statement, list[Record]]], generator: Generato
     numbers = {fact.id: number for number, fact in enumerate(facts, 1)}
     listed = [
         f'<fact number="{number}" attribute="{fact.entity or ""}" since="{format_date(fact.valid_from)}">'
-        f"{fact.text[:_SHOWN]}</fact>"
+        f"{escaped(fact.text[:_SHOWN])}</fact>"
         for number, fact in enumerate(facts, 1)
     ]
     stated = [
         f'<statement number="{number}" attribute="{statement.entity or ""}" '
-        f'compare="{" ".join(str(numbers[fact.id]) for fact in candidates)}">{statement.text}</statement>'
+        f'compare="{" ".join(str(numbers[fact.id]) for fact in candidates)}">{escaped(statement.text)}</statement>'
         for number, (statement, candidates) in enumerate(pairs, 1)
     ]
     answer = in_phase(generator, "consolidate").generate_json(
@@ -220,7 +220,7 @@ def _verdict(item: dict[str, Any], shown: Mapping[int, Record]) -> _Verdict | No
     kind, number, reason = item.get("verdict"), item.get("fact"), item.get("reason")
     if kind not in _VERDICTS[1:] or type(number) is not int or number not in shown:
         return None
-    said = clean_text(" ".join(reason.split()))[:_MAX_REASON] if isinstance(reason, str) else ""
+    said = clean_text(" ".join(unescaped(reason).split()))[:_MAX_REASON] if isinstance(reason, str) else ""
     return _Verdict(kind, shown[number], said)
 
 

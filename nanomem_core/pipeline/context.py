@@ -17,6 +17,7 @@ import numpy as np
 
 from ..filters import parse_filter
 from ..frame import Frame
+from ..prompts import escaped
 from ..records import Record, read_share
 from ..results import Entry
 from ..times import format_date
@@ -28,7 +29,6 @@ __all__ = [
     "CountTokens",
     "best_known",
     "build_context",
-    "escaped",
     "estimate_tokens",
     "excerpt",
     "fact_lines",
@@ -152,14 +152,6 @@ def excerpt(text: str, passage: str | None = None) -> str:
     """What is shown of a text in a prompt: the `passage`, by default the first, with a mark where that is not all."""
     shown = passages(text)[0] if passage is None else passage
     return shown if len(shown) == len(text) else shown + _MORE
-
-
-def escaped(text: str) -> str:
-    """`text` as a prompt may hold it: no markup, and its second and later lines indented. See the module."""
-    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return "".join(
-        line if number == 0 else f"  {line}" for number, line in enumerate(escaped.splitlines(keepends=True))
-    )
 
 
 def build_context(summaries: Sequence[Record], guaranteed: Sequence[str], facts: Sequence[str], budget: Budget) -> str:

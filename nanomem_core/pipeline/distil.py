@@ -14,18 +14,16 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ..changes import Change
 from ..errors import InputError, TimeError
 from ..interfaces import ChatMessage, Generator
+from ..prompts import TEXT, chat_prompt, escaped, list_of, object_of, unescaped
 from ..records import Record, clean_text, normalize_entity, read_share
 from ..times import DAY, format_time, parse_time
 from .consolidate import Known, Statement, consolidate
 from .episodes import Episode, shown
-from .messages import Message
-from .prompts import TEXT, chat_prompt, list_of, object_of
 from .usage import in_phase
 
 __all__ = ["CATEGORIES", "distil"]
@@ -127,7 +125,7 @@ def _predicted(told: Episode, related: Sequence[Record], generator: Generator) -
     """What the related facts let expect of the episode; an empty text if there are none."""
     if not related:
         return ""
-    prompt = f"<facts>\n{_listed(related)}\n</facts>\n\n<title>{told.title}</title>"
+    prompt = f"<facts>\n{_listed(related)}\n</facts>\n\n<title>{escaped(told.title)}</title>"
     return in_phase(generator, "predict").complete(chat_prompt(_PREDICT, prompt), temperature=0.3, max_tokens=1024).text
 
 
@@ -137,19 +135,14 @@ def _conversation(told: Episode, related: Sequence[Record], names: Sequence[str]
     if names:
         parts.append(f"<attributes>{', '.join(names[:_SHOWN_ENTITIES])}</attributes>")
     if related:
-        parts.append(f"<known>\n{_listed(related)}\n</known>\n\n<expected>\n{predicted}\n</expected>")
-    messages = shown([_indented(message) for message in told.messages]) if told.messages else told.content
+        parts.append(f"<known>\n{_listed(related)}\n</known>\n\n<expected>\n{escaped(predicted)}\n</expected>")
+    messages = shown(told.messages) if told.messages else escaped(told.content)
     parts.append(f'<conversation from="{format_time(told.timestamp)}">\n{messages}\n</conversation>')
     return chat_prompt(instructions, "\n\n".join(parts))
 
 
-def _indented(message: Message) -> Message:
-    """The message with its further lines set off, so that none of them can pass itself off as another message."""
-    return replace(message, content="\n    ".join(message.content.splitlines()))
-
-
 def _listed(facts: Sequence[Record]) -> str:
-    return "\n".join(f"- {fact.text[:MAX_STATEMENT]}" for fact in facts)
+    return "\n".join(f"- {escaped(fact.text[:MAX_STATEMENT])}" for fact in facts)
 
 
 def _read_statements(items: Sequence[Any], told: Episode) -> tuple[list[Statement], int]:
@@ -167,7 +160,7 @@ def _statement(item: Any, told: Episode) -> Statement | None:
     fields = {"text": item} if isinstance(item, str) else item
     if not isinstance(fields, dict) or not isinstance(fields.get("text"), str):
         return None
-    text = clean_text(" ".join(fields["text"].split()))
+    text = clean_text(" ".join(unescaped(fields["text"]).split()))
     if not text or len(text) > MAX_STATEMENT:
         return None
     category = fields.get("category")

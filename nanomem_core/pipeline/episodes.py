@@ -22,10 +22,10 @@ from typing import Any
 from ..errors import InputError, ReplyError, TimeError
 from ..hints import one_line
 from ..interfaces import Generator
+from ..prompts import chat_prompt, escaped, unescaped
 from ..records import Record, clean_text, new_id
 from ..times import format_date, format_time, parse_time
 from .messages import SOURCE, Message, transcript
-from .prompts import chat_prompt
 
 __all__ = [
     "Episode",
@@ -220,7 +220,7 @@ def retold(episode: Record, generator: Generator) -> Record:
 
 
 def _told(messages: Sequence[Message], generator: Generator, reason: str) -> Narrative:
-    prompt = f"Why the conversation was cut here: {reason}\n\n<messages>\n{shown(messages)}\n</messages>"
+    prompt = f"Why the conversation was cut here: {escaped(reason)}\n\n<messages>\n{shown(messages)}\n</messages>"
     answer = generator.generate_json(
         chat_prompt(_INSTRUCTIONS, prompt),
         schema=_SCHEMA,
@@ -247,8 +247,8 @@ def check_narrative(answer: Any) -> None:
 
 def checked_narrative(answer: Mapping[str, Any]) -> tuple[str, str]:
     """Title (on one line) and content of what `check_narrative` let pass."""
-    title = " ".join(clean_text(answer["title"]).split())[:MAX_TITLE].rstrip()
-    return title, clean_text(answer["content"]).strip()
+    title, content = (clean_text(unescaped(answer[key])) for key in ("title", "content"))
+    return " ".join(title.split())[:MAX_TITLE].rstrip(), content.strip()
 
 
 def in_span(timestamp: object, messages: Sequence[Message]) -> float:
@@ -277,17 +277,13 @@ def _fallback_narrative(messages: Sequence[Message], why: str) -> Narrative:
 def shown(messages: Sequence[Message]) -> str:
     """The transcript as a model is shown it."""
     return transcript(
-        [
-            Message(m.role, _shortened(m.content), m.timestamp, m.metadata, m.message_id)
-            if len(m.content) > MAX_MESSAGE
-            else m
-            for m in messages
-        ],
-        times=True,
+        [replace(m, role=escaped(m.role), content=escaped(_shortened(m.content))) for m in messages], times=True
     )
 
 
 def _shortened(text: str) -> str:
+    if len(text) <= MAX_MESSAGE:
+        return text
     half = MAX_MESSAGE // 2
     return f"{text[:half]} […{len(text) - 2 * half} characters left out…] {text[-half:]}"
 

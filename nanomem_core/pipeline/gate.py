@@ -14,10 +14,9 @@ from typing import Any
 from ..errors import GeneratorError
 from ..hints import one_line
 from ..interfaces import ChatMessage, Generator
+from ..prompts import TEXT, chat_prompt, escaped, object_of
 from ..records import Scope
 from ..registry.manager import PluginManager
-from .context import escaped
-from .prompts import TEXT, chat_prompt, object_of
 
 __all__ = ["Judgement", "judge"]
 

@@ -18,10 +18,10 @@ from typing import Any
 from ..changes import Change, Put
 from ..errors import ReplyError
 from ..interfaces import Generator
+from ..prompts import chat_prompt, escaped
 from ..records import Record, new_id, normalize_entity
 from .episodes import MAX_TOKENS, Episode, Narrative, check_narrative, checked_narrative, held, text_of
 from .messages import Message
-from .prompts import chat_prompt
 
 __all__ = ["Merge", "choose_merge", "gap", "merge_changes", "move_sources", "sources_of"]
 
@@ -74,10 +74,10 @@ def choose_merge(narrative: Narrative, candidates: Sequence[Record], generator: 
     if not candidates:
         return None
     listed = "\n\n".join(
-        f'<earlier number="{number}">\n{candidate.text[:_SHOWN]}\n</earlier>'
+        f'<earlier number="{number}">\n{escaped(candidate.text[:_SHOWN])}\n</earlier>'
         for number, candidate in enumerate(candidates, 1)
     )
-    prompt = f"{listed}\n\n<new>\n{text_of(narrative.title, narrative.content)}\n</new>"
+    prompt = f"{listed}\n\n<new>\n{escaped(text_of(narrative.title, narrative.content))}\n</new>"
 
     def check(answer: Any) -> None:
         number = answer.get("continues")

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 
 from ..interfaces import Generator
+from ..prompts import TEXT, chat_prompt, escaped, list_of, object_of
 from ..results import Entry, SearchResults
 from ..tokens import Tokenizer
-from .context import escaped, excerpt
-from .prompts import TEXT, chat_prompt, list_of, object_of
+from .context import excerpt
 
 __all__ = ["join_hops", "name_questions", "second_hop_places", "written_questions"]
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
 from ..changes import Change
 from ..config.model import ConversationSettings
 from ..errors import ClosedError, ConflictError
-from ..interfaces import Component, Generator, Segmenter
+from ..interfaces import Generator, Segmenter
 from ..memory import Memory
 from ..memory.base import retried
 from ..pipeline.distil import distil
@@ -44,10 +45,12 @@ class SystemBase:
     ) -> None:
         self.memory = memory
         self.settings = ConversationSettings() if settings is None else settings
-        self.generator: Generator | None = None if generator is None else memory.build("generator", generator)
-        self.segmenters = _segmenters(memory, segmenter, self.generator is not None)
-        parts: tuple[Component | None, ...] = (self.generator, *self.segmenters)
-        self._built = [part for part in parts if part is not None and part is not generator and part is not segmenter]
+        with ExitStack() as stack:
+            self.generator: Generator | None = (
+                None if generator is None else memory.build("generator", generator, stack)
+            )
+            self.segmenters = _segmenters(memory, segmenter, self.generator is not None, stack)
+            self._built = stack.pop_all()
         for each in self.segmenters:
             if each.embedder is None:
                 each.embedder = memory.embedder
@@ -84,8 +87,7 @@ class SystemBase:
         finally:
             # Also when Ctrl-C ends the wait. Closing the generator ends the calls that are under way.
             self._closed = True
-            for part in self._built:
-                part.close()
+            self._built.close()
             if self._owns_memory:
                 self.memory.close()
 
@@ -184,10 +186,10 @@ class SystemBase:
 
 
 def _segmenters(
-    memory: Memory, given: Segmenter | str | Mapping[str, Any] | None, has_generator: bool
+    memory: Memory, given: Segmenter | str | Mapping[str, Any] | None, has_generator: bool, stack: ExitStack
 ) -> list[Segmenter]:
     """The segmenter that was given, then those that take over, as far as there are such plugins."""
-    chosen: list[Segmenter] = [] if given is None else [memory.build("segmenter", given)]
+    chosen: list[Segmenter] = [] if given is None else [memory.build("segmenter", given, stack)]
     offered = {offer.name for offer in memory.plugins.classes("segmenter")} - {each.name for each in chosen}
     more = [name for name in _SEGMENTERS if name in offered and (name != "batch" or (has_generator and not chosen))]
-    return chosen + [memory.build("segmenter", name) for name in more]
+    return chosen + [memory.build("segmenter", name, stack) for name in more]

@@ -72,6 +72,9 @@ class Reading(SystemBase):
     ) -> SearchResults:
         """The episodes and facts that answer `query` best, in one list; the entries are those of `Memory.search`.
 
+        An episode that another one continues is left out, since that one tells all of it; `Memory.search` shows both,
+        the older one labelled as superseded.
+
         `score` lies between 0 and 1 in every mode: in ``vector`` it is the cosine (0 where that is negative); in
         ``hybrid`` the fused score as a part of the highest there can be; in ``text`` b / (b + 1) for a BM25 score of b.
         Scores of one mode grow with the fit; those of different modes, or questions, do not compare.

@@ -63,15 +63,15 @@ class DiskState:
     Attributes:
         names: inode of each path below the root; the root itself is "" with inode 0.
         files: content of each inode that is a file.
-        is_after_reboot: the system that these are files of was started anew since.
+        boot: the boot of the system that finds them so: another one than wrote them, if the power failed.
     """
 
     names: dict[str, int] = field(default_factory=lambda: {"": 0})
     files: dict[int, bytearray] = field(default_factory=dict)
-    is_after_reboot: bool = False
+    boot: bytes = field(default_factory=lambda: boots.boot_id())
 
     def copy(self) -> DiskState:
-        return DiskState(dict(self.names), {inode: bytearray(data) for inode, data in self.files.items()})
+        return DiskState(dict(self.names), {inode: bytearray(data) for inode, data in self.files.items()}, self.boot)
 
     def tree(self) -> dict[str, bytes | None]:
         """What can be reached from the root: the content of each file, None for a directory."""
@@ -82,8 +82,8 @@ class DiskState:
         return found
 
     def fingerprint(self) -> str:
-        """The same for two states whose trees are the same."""
-        digest = hashlib.sha256()
+        """The same for two states whose trees are the same, and that the same boot of the system finds."""
+        digest = hashlib.sha256(self.boot)
         for path, data in self.tree().items():
             digest.update(f"{path}\0{None if data is None else len(data)}\0".encode())
             digest.update(data or b"")
@@ -92,11 +92,10 @@ class DiskState:
     def write_to(self, root: Path) -> None:
         """Make the files below `root`, which is created and must be empty.
 
-        After a reboot this process, too, takes the system for one that was started anew.
+        From then on this process takes the system for one that was started when the state says.
         """
-        if self.is_after_reboot:
-            fresh = os.urandom(16)
-            boots.boot_id = lambda: fresh  # type: ignore[assignment]
+        boot = self.boot
+        boots.boot_id = lambda: boot  # type: ignore[assignment]
         root.mkdir(parents=True, exist_ok=True)
         for path, data in self.tree().items():
             if not path:
@@ -106,6 +105,10 @@ class DiskState:
             else:
                 (root / path).write_bytes(data)
                 (root / path).chmod(0o600)
+
+    def reboot(self) -> None:
+        """Start the system anew. Always in the same way, so that equal crashes leave equal states."""
+        self.boot = hashlib.sha256(self.boot).digest()[:16]
 
     def apply(self, op: Operation) -> None:
         """Do one operation. One whose file has no name here any more is done to the nameless file."""

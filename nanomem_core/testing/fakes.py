@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..changes import Plan, Vectors
-from ..errors import ClosedError, GeneratorError
+from ..errors import GeneratorError
 from ..interfaces import ChatMessage, Completion, Embedder, Generator, Storage
 from ..records import Record, Scope
 from ..times import TimeLike, parse_time
@@ -131,7 +131,6 @@ class DictStorage(Storage):
     def __init__(self, shared: DictStorage | None = None) -> None:
         self._scopes: dict[Scope, _Contents] = {} if shared is None else shared._scopes
         self._lock: threading.Lock = threading.Lock() if shared is None else shared._lock
-        self._closed = False
 
     def scopes(self) -> list[Scope]:
         self._check_open()
@@ -167,10 +166,6 @@ class DictStorage(Storage):
         self._check_open()
         return self._scopes.get(scope, _Contents())
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClosedError("this DictStorage was closed; open another one with DictStorage(shared=…)")
-
 
 class _DictTransaction:
     def __init__(self, scopes: dict[Scope, _Contents], scope: Scope, contents: _Contents) -> None:
@@ -189,6 +184,7 @@ class _DictTransaction:
         return max((r.revision for r in self._contents.records.values() if r.chain == chain), default=0)
 
     def apply(self, plan: Plan) -> None:
+        plan.check_scope(self._scope)
         records = dict(self._contents.records)
         for id in plan.deletes:
             del records[id]

@@ -216,7 +216,9 @@ class ReadContract(StorageFixtures):
 
     def test_stats_are_json_and_name_the_store(self, storage: Storage) -> None:
         put_all(storage, ANN, [fact("a")])
-        assert json.loads(json.dumps(storage.stats()))["storage"] == storage.name
+        facts = json.loads(json.dumps(storage.stats()))
+        expected = {"storage": storage.name, "path": storage.place, "read_only": storage.read_only}
+        assert {name: facts[name] for name in expected} == expected
 
     def test_what_core_derives_may_be_deleted_at_any_time(self, storage: Storage, opened: MakeStorage) -> None:
         folder = storage.derived()

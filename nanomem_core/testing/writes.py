@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ..changes import Change, Delete, Put
+from ..changes import Change, Delete, Put, plan_commit
 from ..errors import ConflictError, InputError
 from ..interfaces import Snapshot, Storage
 from ..records import Scope
@@ -141,6 +141,13 @@ class WriteContract(StorageFixtures):
             raise ZeroDivisionError
         put_all(opened(), ANN, [fact("b")])
         assert storage.head(ANN) == 2
+
+    def test_a_plan_for_another_scope_is_refused(self, storage: Storage, opened: MakeStorage) -> None:
+        put_all(storage, ANN, [fact("a")])
+        with pytest.raises(InputError), storage.transaction(ANN) as transaction:
+            transaction.apply(plan_commit(transaction, BOB, [put(storage, fact("b"))]))
+        for handle in (storage, opened()):
+            assert [(len(list(handle.scan(scope))), handle.head(scope)) for scope in (ANN, BOB)] == [(1, 1), (0, 0)]
 
     def test_an_update_is_recomputed_when_somebody_wrote_meanwhile(self, storage: Storage, opened: MakeStorage) -> None:
         put_all(storage, ANN, [fact("a")])

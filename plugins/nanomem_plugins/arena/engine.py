@@ -9,6 +9,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Literal, TypeVar
 
 from nanomem_core.errors import ClosedError, ReadOnlyError, StorageError
@@ -352,15 +353,9 @@ class Arena:
             atomic.remove(self.path)
             atomic.remove_leftovers(self.path)
 
-    @contextlib.contextmanager
-    def disk(self, what: str) -> Iterator[None]:
+    def disk(self, what: str) -> AbstractContextManager[None]:
         """Turn errors of the system into StorageError, which says `what` of the file."""
-        try:
-            yield
-        except StorageError:
-            raise
-        except OSError as error:
-            raise StorageError(f"{self.path}: {what}: {error}") from error
+        return atomic.disk_errors(f"{self.path}: {what}")
 
     def close(self) -> None:
         """Release the file, without the room behind its end, and write the index if opening would otherwise have much

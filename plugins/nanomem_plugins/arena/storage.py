@@ -139,11 +139,9 @@ class ArenaStorage(Storage):
         arena = self._arena
         nothing: dict[str, object] = {}
         facts: dict[str, object] = {
-            "storage": self.name,
-            "file_path": arena.path,
+            **super().stats(),
             "format_version": FORMAT_VERSION,
             "durability": arena.durability,
-            "read_only": arena.read_only,
             "vector_dtype": arena.vector_dtype,
             "file_size": 0,
             "records": 0,
@@ -304,8 +302,7 @@ class ArenaTransaction:
         return self._arena.read(lambda table: table.tip(self._scope, chain), 0, fresh=False)
 
     def apply(self, plan: Plan) -> None:
-        if plan.scope != self._scope:
-            raise InputError(f"plan: expected one for the scope {self._scope}; found {plan.scope}")
+        plan.check_scope(self._scope)
         data = self._encoded([put for put in plan.puts if put.vectors is not None])
         entries = []
         for put in plan.puts:

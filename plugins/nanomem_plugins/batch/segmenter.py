@@ -8,7 +8,8 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 from nanomem_core.errors import ConfigError, GeneratorError, ReplyError
-from nanomem_core.interfaces import ChatMessage, Generator, Groups, Segmenter, partition
+from nanomem_core.interfaces import Generator, Groups, Segmenter, partition
+from nanomem_core.prompts import TEXT, chat_prompt, escaped, list_of, object_of, unescaped
 from nanomem_core.records import Record
 from nanomem_core.times import format_time
 
@@ -21,25 +22,7 @@ _BYTES_PER_TOKEN = 4
 _MAX_TOPIC = 200
 _MAX_TOKENS = 8192
 
-_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "episodes": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "indices": {"type": "array", "items": {"type": "integer"}},
-                    "topic": {"type": "string"},
-                },
-                "required": ["indices", "topic"],
-                "additionalProperties": False,
-            },
-        }
-    },
-    "required": ["episodes"],
-    "additionalProperties": False,
-}
+_SCHEMA = object_of(episodes=list_of(object_of(indices=list_of({"type": "integer"}), topic=TEXT)))
 
 _INSTRUCTIONS = """\
 You divide a conversation into episodes: groups of messages that belong together, each of which makes sense by itself \
@@ -114,10 +97,7 @@ class BatchSegmenter(Segmenter):
 
     def _ask(self, messages: Sequence[Record], generator: Generator) -> Groups:
         lines = "\n".join(self._line(number, message) for number, message in enumerate(messages, 1))
-        asked: list[ChatMessage] = [
-            {"role": "system", "content": _INSTRUCTIONS},
-            {"role": "user", "content": f"{len(messages)} messages:\n{lines}"},
-        ]
+        asked = chat_prompt(_INSTRUCTIONS, f"{len(messages)} messages:\n{lines}")
 
         def check(answer: Any) -> None:
             if _grouped(answer, len(messages)).repairs["missing"] == len(messages):
@@ -130,7 +110,7 @@ class BatchSegmenter(Segmenter):
         # On one line, so that no message can pass itself off as several.
         role = " ".join(str(message.metadata.get("role", "user")).split())
         text = self._shown(" ".join(message.text.split()))
-        return f"{number}. [{format_time(message.valid_from)}] {role}: {text}"
+        return f"{number}. [{format_time(message.valid_from)}] {escaped(f'{role}: {text}')}"
 
     def _shown(self, text: str) -> str:
         data = text.encode()
@@ -149,7 +129,7 @@ def _grouped(answer: Any, count: int) -> Groups:
 
 
 def _topic(topic: Any) -> str | None:
-    return " ".join(topic.split())[:_MAX_TOPIC] or None if isinstance(topic, str) else None
+    return " ".join(unescaped(topic).split())[:_MAX_TOPIC] or None if isinstance(topic, str) else None
 
 
 def _stitched(earlier: Groups, later: Groups, start: int, middle: int) -> Groups:

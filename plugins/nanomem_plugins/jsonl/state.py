@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 from nanomem_core.changes import Put
-from nanomem_core.errors import CorruptionError, StorageError
+from nanomem_core.errors import CorruptionError
 from nanomem_core.fileio import atomic
 from nanomem_core.fileio.journal import Append, Entry, Journal, Remove, Replace, Write
 from nanomem_core.records import KINDS, Kind, Record, Scope
@@ -129,12 +129,8 @@ class ScopeState:
         """Read those of the files anew, and all that the journal says to be ahead of its files."""
         seen = {path: self._signature(path) for path in paths}
         at = (self.journal.origin, self.journal.size)
-        try:
+        with atomic.disk_errors(f"{self.layout.root}: the files of {self.scope} can't be read"):
             contents = self.journal.load(lambda: {*paths, *self.journal.ahead()})
-        except OSError as error:
-            if isinstance(error, StorageError):
-                raise
-            raise StorageError(f"{self.layout.root}: the files of {self.scope} can't be read: {error}") from error
         # What came by the journal meanwhile is no edit.
         edited = edited and at == (self.journal.origin, self.journal.size)
         wanted = {*paths, *self.journal.ahead()}

@@ -7,11 +7,12 @@ import os
 import threading
 import warnings
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import ClassVar
 
 from nanomem_core.changes import Plan
-from nanomem_core.errors import ClosedError, CorruptionError, InputError, NotFoundError, ReadOnlyError, StorageError
+from nanomem_core.errors import CorruptionError, InputError, NotFoundError
 from nanomem_core.fileio import atomic
 from nanomem_core.fileio.locks import Lock
 from nanomem_core.interfaces import Damage, Snapshot, Storage
@@ -63,7 +64,6 @@ class JsonlStorage(Storage):
         self._locks: dict[Path, Lock] = {}
         self._states: dict[Scope, ScopeState] = {}
         self._warned: set[tuple[str, bytes]] = set()
-        self._closed = False
 
     def derived(self) -> Path:
         return self._layout.derived
@@ -124,9 +124,7 @@ class JsonlStorage(Storage):
                 damaged += len(state.bad())
                 journal += state.journal.size
         return {
-            "storage": self.name,
-            "root": self.root,
-            "read_only": self.read_only,
+            **super().stats(),
             "scopes": scopes,
             "records": sum(records.values()),
             "kinds": records,
@@ -268,22 +266,8 @@ class JsonlStorage(Storage):
             found += damages
         return found
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClosedError(f"{self.root}: the store was closed; open it again")
-
-    def _check_writable(self) -> None:
-        if self.read_only:
-            raise ReadOnlyError(f"{self.root}: the store was opened with read_only; open it without to write")
-
-    @contextlib.contextmanager
-    def _disk(self) -> Iterator[None]:
-        try:
-            yield
-        except StorageError:
-            raise
-        except OSError as error:
-            raise StorageError(f"{self.root}: the disk failed: {error}") from error
+    def _disk(self) -> AbstractContextManager[None]:
+        return atomic.disk_errors(f"{self.root}: the disk failed")
 
 
 class JsonlTransaction:
@@ -304,7 +288,6 @@ class JsonlTransaction:
         return self._state.tip(chain)
 
     def apply(self, plan: Plan) -> None:
-        if plan.scope != self._state.scope:
-            raise InputError(f"plan: expected one for the scope {self._state.scope}; found {plan.scope}")
+        plan.check_scope(self._state.scope)
         with self._state.mutex:
             self._state.commit(plan.head, plan.puts, plan.deletes)

@@ -7,7 +7,8 @@ from typing import Any
 
 from nanomem_core.errors import InputError
 from nanomem_core.interfaces import ChatMessage, Statement
-from nanomem_core.records import normalize_entity
+from nanomem_core.prompts import chat_prompt, escaped, list_of, object_of
+from nanomem_core.records import normalize_entity, read_share
 
 __all__ = ["make_prompt", "make_schema", "read_answers"]
 
@@ -17,17 +18,12 @@ _MAX_TEXT = 400
 _MAX_NAME = 60
 """Characters of a new name; a longer one is a sentence rather than a name."""
 
-_ANSWER: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "statement": {"type": "integer"},
-        "known": {"type": ["integer", "null"]},
-        "new": {"type": ["string", "null"]},
-        "confidence": {"type": "number"},
-    },
-    "required": ["statement", "known", "new", "confidence"],
-    "additionalProperties": False,
-}
+_ANSWER = object_of(
+    statement={"type": "integer"},
+    known={"type": ["integer", "null"]},
+    new={"type": ["string", "null"]},
+    confidence={"type": "number"},
+)
 
 _INSTRUCTIONS = """\
 You keep order in the facts that somebody tells about their life. Facts that are values of the same attribute belong \
@@ -51,12 +47,7 @@ Answer with one JSON object and nothing else: {"answers": [{"statement": 1, "kno
 
 def make_schema(count: int) -> dict[str, Any]:
     """The shape of the answer for `count` statements; the limit ends a model that would go on for ever."""
-    return {
-        "type": "object",
-        "properties": {"answers": {"type": "array", "items": _ANSWER, "maxItems": count}},
-        "required": ["answers"],
-        "additionalProperties": False,
-    }
+    return object_of(answers={**list_of(_ANSWER), "maxItems": count})
 
 
 def make_prompt(
@@ -72,13 +63,13 @@ def make_prompt(
     )
     before = f"\n\nThe statement before these was about {previous}." if previous is not None else ""
     prompt = f"<known>\n{attributes or '(none)'}\n</known>{before}\n\n<statements>\n{lines}\n</statements>"
-    return [{"role": "system", "content": _INSTRUCTIONS}, {"role": "user", "content": prompt}]
+    return chat_prompt(_INSTRUCTIONS, prompt)
 
 
 def _line(text: str, most: int) -> str:
     # On one line, so that no statement can pass itself off as several.
     line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    return escaped(line if len(line) <= most else f"{line[: most - 1]}…")
 
 
 def read_answers(answer: Any, count: int, names: Sequence[str], threshold: float) -> dict[int, str | None]:
@@ -94,7 +85,8 @@ def read_answers(answer: Any, count: int, names: Sequence[str], threshold: float
             continue
         number = _whole(item.get("statement"))
         if number is not None and 1 <= number <= count and number not in found:
-            found[number] = _entity(item, names) if _confidence(item.get("confidence")) >= threshold else None
+            share = read_share(item.get("confidence"))
+            found[number] = _entity(item, names) if share is not None and share >= threshold else None
     return found
 
 
@@ -124,8 +116,3 @@ def _whole(number: Any) -> int | None:
     if isinstance(number, float) and number.is_integer():
         return int(number)
     return number if type(number) is int else None
-
-
-def _confidence(value: Any) -> float:
-    """The confidence, -1 for what is none."""
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1 else -1.0

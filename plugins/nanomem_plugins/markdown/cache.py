@@ -14,7 +14,8 @@ from typing import Any
 from nanomem_core.fileio import atomic
 from nanomem_core.records import Record
 
-from .state import AgentState, Held
+from .held import Held
+from .state import AgentState
 
 __all__ = ["load_cache", "save_cache"]
 

@@ -11,9 +11,9 @@ from nanomem_core.changes import Change, Delete, Put, plan_commit
 from nanomem_core.errors import ConflictError, InputError
 from nanomem_core.records import Record
 
-from .document import time_value
 from .eviction import Policy, evicted
 from .facts import Fact, check_id, normalise
+from .instants import time_value
 from .layout import document_path, is_plain_id
 from .manifest import VERSION
 from .mapping import candidate, changed_records, fact_of, new_record

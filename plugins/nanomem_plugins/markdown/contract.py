@@ -43,9 +43,6 @@ class Contract(Storage):
             yield state
 
     @abstractmethod
-    def _check_writable(self) -> None: ...
-
-    @abstractmethod
     def transaction(self, scope: Scope, *, look: bool = True) -> AbstractContextManager[MarkdownTransaction]: ...
 
     def _name(self, user_id: str | None) -> str:

@@ -11,13 +11,10 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 from nanomem_core.errors import InputError
 from nanomem_core.records import Record, check_record
-from nanomem_core.times import parse_time
 
 from . import frontmatter
 from .facts import (
@@ -32,6 +29,8 @@ from .facts import (
     source_text,
 )
 from .frontmatter import FrontMatter
+from .instants import time_text, time_value
+from .seals import NO_SEAL, is_sealed, sealed
 
 __all__ = [
     "MAX_FRONT",
@@ -44,8 +43,6 @@ __all__ = [
     "render_document",
     "shown_metadata",
     "source_of",
-    "time_text",
-    "time_value",
     "with_fields",
 ]
 
@@ -77,7 +74,6 @@ _FENCE = re.compile(r"---[ \t]*\r?\n")
 _CLOSING = re.compile(r"^---[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
 _BLANK_LINES = re.compile(r"(?:[ \t]*\r?\n)*")
 _REST_OF_BLANK_LINE = re.compile(r"[ \t]*(?:\r?\n|\Z)")
-_NO_SEAL = "b2-" + "0" * 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,14 +172,14 @@ def parse_document(data: bytes, owner: Owner, stem: str | None = None) -> Docume
         source=ours.get("source", source_text(_source(values.get("source")))),
         metadata=_metadata(values, ours, heading, body.strip()),
     )
-    sealed = _is_sealed(data, ours.get("seal"))
-    if not sealed:
+    as_written = is_sealed(data, ours.get("seal"))
+    if not as_written:
         check_record(record)
     birth = ours.get("birth")
     return Document(
         record,
         birth if isinstance(birth, int) else int(recorded * 1_000_000),
-        sealed,
+        as_written,
         _text_or_none(values.get("updatedAt")),
         front,
         heading,
@@ -328,7 +324,7 @@ def render_document(record: Record, birth: int, owner: Owner, updated: float, li
     if bare != record.text:
         start = len(record.text) - len(record.text.lstrip()) if bare else len(record.text)
         ours["outer"] = [record.text[:start], record.text[start + len(bare) :]]
-    ours |= {"birth": birth, "seal": _NO_SEAL}
+    ours |= {"birth": birth, "seal": NO_SEAL}
     values[OURS] = ours
     heading = derived_title(bare) or "Memory fact" if title is None else title
     newline = "\n" if like is None else like.newline
@@ -338,7 +334,7 @@ def render_document(record: Record, birth: int, owner: Owner, updated: float, li
         tail = f"{newline}# {heading}{newline}{newline}{bare}{newline}"
     front = frontmatter.render(values, None if like is None else like.front, newline)
     data = f"{chr(0xFEFF) if like is not None and like.bom else ''}---{newline}{front}---{newline}{tail}".encode()
-    return _seal(data)
+    return sealed(data)
 
 
 def shown_metadata(record: Record) -> dict[str, Any]:
@@ -426,65 +422,6 @@ def _can_be_shown(key: str, value: Any) -> bool:
         except InputError:
             return False
     return True
-
-
-def _seal(data: bytes) -> bytes:
-    mark = f"  seal: {_NO_SEAL}".encode()
-    if data.count(mark) != 1:
-        return data
-    return data.replace(mark, f"  seal: b2-{_seal_of(data)}".encode())
-
-
-def _is_sealed(data: bytes, seal: object) -> bool:
-    if not isinstance(seal, str) or seal == _NO_SEAL:
-        return False
-    mark = f"  seal: {seal}".encode()
-    if data.count(mark) != 1:
-        return False
-    return seal == "b2-" + _seal_of(data.replace(mark, f"  seal: {_NO_SEAL}".encode()))
-
-
-def _seal_of(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=8).hexdigest()
-
-
-# Times.
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_EXACT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?Z")
-
-
-def time_text(seconds: float) -> str | float:
-    """`seconds` as ISO 8601 with every digit, so that `time_value` gives it back; a number outside the years 1–9999."""
-    exact = Decimal(repr(float(seconds)))
-    try:
-        whole = exact.to_integral_value("ROUND_FLOOR")
-        text = (_EPOCH + timedelta(seconds=int(whole))).isoformat().removesuffix("+00:00")
-    except OverflowError:
-        return seconds
-    fraction = f"{exact - whole:f}".partition(".")[2].rstrip("0")
-    result = f"{text}.{fraction}Z" if fraction else f"{text}Z"
-    return result if time_value(result) == seconds else seconds
-
-
-def time_value(value: object) -> float:
-    """What `time_text` was given; other texts are read as `parse_time` reads them.
-
-    Raises:
-        InputError: it is no time.
-    """
-    if isinstance(value, str) and (found := _EXACT.fullmatch(value)):
-        try:
-            moment = datetime.fromisoformat(found[1] + "+00:00")
-        except ValueError as error:
-            raise InputError(f"time: expected ISO 8601; found {value!r} ({error})") from None
-        whole = (moment - _EPOCH) // timedelta(seconds=1)
-        return float(Decimal(whole) + Decimal(f"0.{found[2] or 0}"))
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(value, str):
-        return parse_time(value)
-    raise InputError(f"time: expected ISO 8601 or unix seconds; found {value!r}")
 
 
 def with_fields(document: Document, fields: Mapping[str, Any]) -> Document:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from nanomem_core.records import MAX_ENTITY, Record, normalize_entity
 
 if TYPE_CHECKING:
-    from .state import Held
+    from .held import Held
 
 __all__ = ["is_new_value", "supersede", "taken_up"]
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nanomem_core.errors import InputError
+from nanomem_core.records import read_share
 from nanomem_core.times import format_time, parse_time
 
 __all__ = [
@@ -217,9 +218,10 @@ def source_form(given: object) -> dict[str, Any]:
 
 
 def _confidence(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+    share = read_share(value)
+    if share is None:
         raise InputError(f"confidence: expected a number from 0 to 1; found {value!r}")
-    return float(value)
+    return share
 
 
 def _texts(value: object, name: str) -> list[str]:

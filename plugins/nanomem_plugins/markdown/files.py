@@ -15,7 +15,8 @@ __all__ = ["Signature", "find_files", "is_recent"]
 Signature = tuple[int, int, int, int]
 """Modification time, time of the last change of the inode (both in ns), size and inode of a file."""
 
-_IS_WINDOWS, _FILE = os.name == "nt", stat.S_IFREG
+_IS_WINDOWS = os.name == "nt"
+_KIND, _FILE, _LINK = stat.S_IFMT(0o177777), stat.S_IFREG, stat.S_IFLNK
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
 
 _TICK, _COARSE_TICK = 20_000_000, 2_000_000_000
@@ -65,12 +66,12 @@ def _walk(root: str, folder: str, found: dict[str, Signature | str]) -> None:
                     info = os.lstat(entry.path) if _IS_WINDOWS else entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue
-                mode = stat.S_IFMT(info.st_mode)
-                if mode == _FILE and "\\" not in name and ":" not in name:
+                kind = info.st_mode & _KIND
+                if kind == _FILE and "\\" not in name and ":" not in name:
                     found[f"{folder}/{name}"] = info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino
-                elif mode == _FILE:
+                elif kind == _FILE:
                     found[f"{folder}/{name}"] = "its name can't be the id of a fact"
-                elif mode == stat.S_IFLNK:
+                elif kind == _LINK:
                     found[f"{folder}/{name}"] = "a symbolic link, which is never followed"
                 else:
                     found[f"{folder}/{name}"] = "no file"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from nanomem_core.errors import InputError
 from nanomem_core.records import Record
 
-from .document import SOURCE_FORM, Owner, shown_metadata, source_of, time_text, time_value
+from .document import SOURCE_FORM, Owner, shown_metadata, source_of
 from .edits import is_new_value, supersede
 from .eviction import Candidate, Usage
 from .facts import (
@@ -23,6 +23,7 @@ from .facts import (
     source_form,
     source_text,
 )
+from .instants import time_text, time_value
 
 __all__ = ["candidate", "changed_records", "fact_of", "new_record"]
 

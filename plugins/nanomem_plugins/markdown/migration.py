@@ -24,8 +24,9 @@ from nanomem_core.fileio.names import confined
 from nanomem_core.interfaces import Migration
 from nanomem_core.times import format_time
 
-from .document import Owner, parse_document, time_value
+from .document import Owner, parse_document
 from .facts import Fact, derived_title, normalise
+from .instants import time_value
 from .layout import DEFAULT_AGENT, UserFolder, agent_folder
 from .manifest import FILE, VERSION, empty_sections, parse_manifest
 from .mapping import fact_of, new_record
@@ -283,10 +284,8 @@ def back_up(user: UserFolder, legacy: Legacy) -> None:
         StorageError: a copy can't be written.
     """
     for target, data in _check_copies(user, legacy).items():
-        try:
+        with atomic.disk_errors(f"{target}: can't be written, so nothing was migrated"):
             atomic.write(target, data)
-        except OSError as error:
-            raise StorageError(f"{target}: can't be written ({error}); nothing was migrated") from error
 
 
 def conflicting(found: Fact, legacy: Fact) -> bool:

@@ -10,9 +10,9 @@ from nanomem_core.errors import InputError
 from nanomem_core.records import Scope
 
 from .contract import Contract, passes
+from .held import Held
 from .shown import fact_in, read_fact, shown_fact, shown_facts
 from .sidecars import count_accesses
-from .state import Held
 
 if TYPE_CHECKING:
     from nanomem_core import Memory

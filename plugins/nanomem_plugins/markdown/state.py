@@ -11,7 +11,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Container, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,73 +24,18 @@ from nanomem_core.records import Record, Scope
 from .document import Owner, digest, parse_document
 from .edits import taken_up
 from .files import Signature, find_files, is_recent
+from .held import Bad, Held, Sweep
 from .layout import document_path, is_plain_id, place_of
 
 if TYPE_CHECKING:
     from .shown import Shown
 
-__all__ = ["AgentState", "Bad", "Held", "Read", "Sweep"]
+__all__ = ["AgentState", "Read"]
 
 _LOG = 64
 """Commits that are kept so that columns can follow them."""
 
 Read = Callable[[str], bytes | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A record and the file it lies in.
-
-    Attributes:
-        path: relative to the user's folder.
-        signature: of the file when it was known to have this content, None if that must be looked at again.
-        digest: of the file's content.
-        own: True if the file says by itself that it is as this store, or a commit of it, left it.
-        updated: when it was last written, as the file says.
-        edited_at: when somebody else changed the file, unix seconds; None if that is not known.
-    """
-
-    record: Record
-    birth: int
-    path: str
-    digest: str
-    signature: Signature | None = None
-    own: bool = True
-    updated: str | None = None
-    edited_at: float | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """What a file that this store knows holds, as JSON types."""
-        said = {} if self.updated is None else {"updated": self.updated}
-        return {"path": self.path, "digest": self.digest, "birth": self.birth, "record": self.record.to_dict(), **said}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Held:
-        """What `to_dict` gave."""
-        record = Record.from_dict(data["record"])
-        return cls(record, data["birth"], data["path"], data["digest"], updated=data.get("updated"))
-
-
-@dataclass(frozen=True, slots=True)
-class Bad:
-    """A file that is no document of this agent, and why; `id` is the record it held before, if any."""
-
-    signature: Signature | None
-    reason: str
-    id: str | None = None
-
-
-@dataclass(slots=True)
-class Sweep:
-    """In what the files differ from the state.
-
-    Attributes:
-        unsure: files of which only a look under the lock can tell whether they were edited.
-    """
-
-    found: dict[str, Held] = field(default_factory=dict)
-    gone: list[str] = field(default_factory=list)
-    unsure: set[str] = field(default_factory=set)
 
 
 class AgentState:

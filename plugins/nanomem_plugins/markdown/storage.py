@@ -14,13 +14,11 @@ from typing import Any, ClassVar, Literal
 from nanomem_core.changes import Plan
 from nanomem_core.columns import Columns, MemoryColumns
 from nanomem_core.errors import (
-    ClosedError,
     ConflictError,
     CorruptionError,
     InputError,
     LockTimeoutError,
     NotFoundError,
-    ReadOnlyError,
     StorageError,
 )
 from nanomem_core.fileio.journal import Remove, Replace, Write
@@ -99,7 +97,6 @@ class MarkdownStorage(Repository):
         self._mutex = threading.Lock()
         self._users: OrderedDict[str, User] = OrderedDict()
         self._tables: dict[Scope, tuple[tuple[str, int, int], MemoryColumns]] = {}
-        self._closed = False
 
     def derived(self) -> Path:
         return confined(self.root, ".derived")
@@ -171,8 +168,7 @@ class MarkdownStorage(Repository):
 
     def _held_user(self, name: str) -> User:
         with self._mutex:
-            if self._closed:
-                raise ClosedError("the storage is closed; open it again to go on")
+            self._check_open()
             user = self._users.pop(name, None)
             if user is None:
                 user = self._open(self._layout.user(name))
@@ -265,20 +261,12 @@ class MarkdownStorage(Repository):
         """Facts about the store; `quarantined` counts the files that hold no record."""
         states = [state for _, state in self._states()]
         return {
-            "storage": self.name,
-            "path": os.fspath(self.root),
-            "read_only": self.read_only,
+            **super().stats(),
             "users": len({state.scope.user for state in states}),
             "scopes": sum(bool(state.held) for state in states),
             "records": sum(len(state.held) for state in states),
             "quarantined": sum(len(state.bad) for state in states),
         }
-
-    def _check_writable(self) -> None:
-        if self._closed:
-            raise ClosedError("the storage is closed; open it again to go on")
-        if self.read_only:
-            raise ReadOnlyError(f"{self.root} is open for reading only; open it without read_only to write")
 
 
 class MarkdownTransaction:
@@ -322,8 +310,7 @@ class MarkdownTransaction:
             updated: see `document_writes`.
         """
         user, state = self.user, self.state
-        if plan.scope != state.scope:
-            raise InputError(f"plan: expected one for the scope {state.scope}; found {plan.scope}")
+        plan.check_scope(state.scope)
         now = time.time()
         records = [put.record for put in plan.puts]
         writes, note = document_writes(state, user.on_disk, records, plan.deletes, now, updated)

@@ -31,8 +31,8 @@ from .writes import adoption
 
 __all__ = ["User"]
 
-_LONG, _MANY = 1 << 22, 4096
-"""Bytes and entries of the journal at which it is settled; at four times as many nobody commits before that is done.
+_LONG, _MANY = 1 << 24, 4096
+"""Bytes and entries of the journal at which it is settled; at twice as many nobody commits before that is done.
 
 The folders above the files are forced to disk once for all of them, so that many entries make each cheap. But whoever
 settles waits longer, and so does the next to open a store that was killed.
@@ -69,7 +69,7 @@ class User:
         self._is_migrated = False
         place = confined(self.path, ".nanomem")
         self._journal = Journal(place, self.path)
-        self._written = Journal(place, self.path, max_bytes=4 * _LONG, max_entries=4 * _MANY)
+        self._written = Journal(place, self.path, max_bytes=2 * _LONG, max_entries=2 * _MANY)
         self._states: dict[str, AgentState] = {}
         self._seen = 0
         self._has_committed = False
@@ -119,13 +119,13 @@ class User:
 
     def read(self, path: str) -> bytes | None:
         """A file of the user as it is after the last commit."""
-        with self.mutex, _system_errors(self.path):
+        with self.mutex, atomic.disk_errors(str(self.path)):
             self._follow()
             return self._journal.read(path)
 
     def agents(self) -> list[str]:
         """The agents that have a folder, or will have one when a commit has reached the files."""
-        with self.mutex, _system_errors(self.path):
+        with self.mutex, atomic.disk_errors(str(self.path)):
             self._follow()
             noted = {(entry.note or {}).get("folder", "") for entry in self._journal.entries}
         found = dict(self.folder.agents())
@@ -134,7 +134,7 @@ class User:
 
     def on_disk(self, path: str) -> bytes | None:
         """A file of the user as it is; under the user's lock, when no commit is on its way."""
-        with _system_errors(self.path):
+        with atomic.disk_errors(str(self.path)):
             return atomic.read(self.path / path)
 
     def manifest(self) -> Manifest:
@@ -142,7 +142,7 @@ class User:
         return parse_manifest(self.read(FILE), os.fspath(self.path / FILE))
 
     def _current(self, agent: str, folder: str) -> AgentState:
-        with _system_errors(self.path):
+        with atomic.disk_errors(str(self.path)):
             self._follow()
             state = self._states.get(folder)
             if state is None:
@@ -174,7 +174,8 @@ class User:
         Args:
             own: one that this process has just made.
         """
-        fresh = self._journal.follow()
+        # The lock is held where there is one of our own, so that nobody changes `_written`.
+        fresh = self._journal.follow(None if own is None else self._written)
         if own is not None and self._journal.head == own.head == self._seen + 1:
             fresh = [own]
         self._seen = self._journal.head
@@ -194,7 +195,7 @@ class User:
         """Compare a state with the files, if it is time to."""
         if not force and time.monotonic() - state.swept < self._interval:
             return
-        with _system_errors(self.path):
+        with atomic.disk_errors(str(self.path)):
             while True:
                 interrupted = None if locked else deermem.read_interrupted(self.path)
                 swept = state.sweep(
@@ -221,7 +222,7 @@ class User:
             look: look for edits, if it is time to. Whoever changes single records by their revisions need not, since
                 `MarkdownTransaction.get` compares the file of each.
         """
-        with _system_errors(self.path):
+        with atomic.disk_errors(str(self.path)):
             self.folder.remember(agent)
         with self.mutex:
             # Here, so that other writers don't wait for it.
@@ -266,11 +267,11 @@ class User:
 
     @contextlib.contextmanager
     def _holding(self, timeout: float | None) -> Iterator[None]:
-        with _system_errors(self.path):
+        with atomic.disk_errors(str(self.path)):
             atomic.make_directory(self.path / ".nanomem")
         self.lock.acquire(timeout, self._catch_up)
         try:
-            with _system_errors(self.path):
+            with atomic.disk_errors(str(self.path)):
                 deermem.recover_interrupted(self.path)
                 self._written.recover()
             yield
@@ -279,9 +280,9 @@ class User:
 
     def _catch_up(self) -> None:
         """Take over the commits of others before the lock is held, so that nobody waits for it to be done then."""
-        with self.mutex, _system_errors(self.path):
+        with self.mutex, atomic.disk_errors(str(self.path)):
             self._follow()
-            self._written.follow()
+            self._written.follow(self._journal)
 
     def _adopt(self, state: AgentState) -> None:
         """Make a commit of what was edited."""
@@ -306,7 +307,7 @@ class User:
     def settle(self, ahead: Ahead | None = None) -> int:
         """Force everything to disk and leave nothing of earlier commits in the journal; under the user's lock."""
         before = self._written.size
-        with _system_errors(self.path):
+        with atomic.disk_errors(str(self.path)):
             self._written.settle(ahead)
         return before - self._written.size
 
@@ -314,7 +315,7 @@ class User:
         """See that what is derived from the records of an agent holds none that is gone."""
         if self._caches is None:
             return
-        with self.mutex, _system_errors(self.path):
+        with self.mutex, atomic.disk_errors(str(self.path)):
             path = self._caches / state.cache_name
             atomic.remove_leftovers(path)
             if state.held and state.dirty and not state.pending:
@@ -330,7 +331,7 @@ class User:
             return None
         self.lock.acquire()
         try:
-            with self.mutex, _system_errors(self.path):
+            with self.mutex, atomic.disk_errors(str(self.path)):
                 try:
                     self._journal.follow()
                     return None
@@ -365,13 +366,3 @@ class User:
         with self.mutex, contextlib.suppress(NanomemError):
             for state in self._states.values():
                 self._save(state)
-
-
-@contextlib.contextmanager
-def _system_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if isinstance(error, NanomemError):
-            raise
-        raise StorageError(f"{path}: {error}") from error

@@ -15,9 +15,10 @@ from nanomem_core.records import Record
 
 from .document import Document, digest, parse_document, render_document
 from .edits import taken_up
+from .held import Held
 from .layout import Place, document_path, is_plain_id, place_of
 from .manifest import FILE, parse_manifest
-from .state import AgentState, Held, Read
+from .state import AgentState, Read
 
 __all__ = ["Note", "adoption", "document_writes", "erasure"]
 

@@ -141,6 +141,7 @@ def test_files_and_folders_are_for_their_owner_only(root):
 # Crashes.
 
 
+@pytest.mark.usefixtures("unsynced")
 @pytest.mark.parametrize("settle_after", [(), (1, 4, 6)], ids=["one generation", "several"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_every_crash_leaves_whole_commits(root, tmp_path, loss, settle_after):
@@ -172,6 +173,7 @@ def assert_every_crash_leaves_whole_commits(disk, moments, tmp_path, loss):
                 raise
 
 
+@pytest.mark.usefixtures("unsynced")
 @pytest.mark.parametrize("settle_after", [(), (1, 4, 5)], ids=["one generation", "several"])
 def test_a_crash_during_recovery_does_no_harm(root, tmp_path, settle_after):
     with DiskRecorder(root) as disk:

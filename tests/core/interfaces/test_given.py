@@ -1,5 +1,7 @@
 """What the interfaces give to every component."""
 
+import os
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -212,7 +214,14 @@ class TestStorage:
         with pytest.raises(NotImplementedError):
             storage.columns(ANN).source.vectors(np.arange(0))
         assert storage.compact() == 0
-        assert storage.stats() == {"storage": "dict"}
+        assert storage.stats() == {"storage": "dict", "path": None, "read_only": False}
+
+    def test_a_store_has_its_place_without_links_from_the_attribute_path_or_root(self, tmp_path):
+        (tmp_path / "link").symlink_to(tmp_path, target_is_directory=True)
+        for name in ("path", "root"):
+            storage = DictStorage()
+            setattr(storage, name, tmp_path / "link" / "memory")
+            assert storage.place == storage.stats()["path"] == os.path.realpath(tmp_path / "memory")
 
 
 def test_a_component_is_closed_at_the_end_of_its_block():

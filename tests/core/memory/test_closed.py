@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from nanomem_core.errors import ClosedError
+from nanomem_core.errors import ClosedError, UnknownComponentError
 from nanomem_core.memory import Memory
 from nanomem_core.memory.tagging import TagPlan
 from nanomem_core.records import Scope
-from nanomem_core.testing.fakes import HashEmbedder
+from nanomem_core.testing.fakes import DictStorage, HashEmbedder
 from tests.memories import Shelf
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -98,6 +98,30 @@ def test_closing_keeps_what_was_acknowledged_and_what_was_lent(shelf: Shelf) -> 
     with pytest.raises(ClosedError):
         memory.flush()
     assert len(shelf.open(embedder).records()) == 1
+
+
+def test_what_was_built_is_closed_at_once_where_a_later_part_can_not_be_built() -> None:
+    closed: list[str] = []
+
+    class Store(DictStorage):
+        def close(self) -> None:
+            closed.append("storage")
+            super().close()
+
+    class Model(HashEmbedder):
+        def close(self) -> None:
+            closed.append("embedder")
+
+    with pytest.raises(UnknownComponentError):
+        Memory({"use": Store}, "nowhere")
+    assert closed == ["storage"]
+    with pytest.raises(UnknownComponentError):
+        Memory({"use": Store}, {"use": Model}, taggers=["nowhere"])
+    assert closed == ["storage", "embedder", "storage"]
+    lent = Store()
+    with pytest.raises(UnknownComponentError):
+        Memory(lent, Model(), taggers=["nowhere"])
+    assert closed == ["storage", "embedder", "storage"], "what was lent stays open"
 
 
 def test_components_that_were_built_by_name_are_closed(shelf: Shelf) -> None:

@@ -113,7 +113,7 @@ def _export_purge(memory: Memory, **criteria: Any) -> Any:
 
 def memory_folder(memory: Memory) -> str:
     folder = getattr(memory.storage, "_folder", None)
-    return str(folder or Path(str(memory.storage.stats()["file_path"])).parent)
+    return str(folder or Path(str(memory.storage.place)).parent)
 
 
 EMPTY: dict[str, list[Any]] = {

@@ -245,7 +245,7 @@ def test_a_store_can_be_merged_by_its_path_and_taken_out_again(arena: Memory, sh
     other = shelf.another().open(arena.embedder)
     other.add("theirs", entity="city", timestamp=1)
     arena.add("ours", entity="city", timestamp=2)
-    path = str(other.storage.stats()["file_path"])
+    path = str(other.storage.place)
     assert arena.merge(path, incoming_project="moved") == {"incoming": 1, "added": 1, "duplicates_skipped": 0}
     assert arena.unmerge(path, shelf.folder / "back.dat") == 1
     assert texts(arena.records()) == ["ours"]

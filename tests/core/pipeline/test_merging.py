@@ -47,7 +47,7 @@ def test_the_model_chooses_among_those_it_was_shown() -> None:
     assert merge.target.metadata["title"] == "Other"
     assert merge.narrative == Narrative("Trip with hotel", "All of it.", START)
     asked = generator.calls[0].messages[1]["content"]
-    assert '<earlier number="2">\nOther\n\nAbout Other.' in asked
+    assert '<earlier number="2">\nOther\n  \n  About Other.\n</earlier>' in asked
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import multiprocessing
-import os
 import random
 import threading
 from collections import Counter
@@ -29,13 +28,11 @@ from nanomem_core.registry.manager import PluginManager
 from nanomem_core.system import MemorySystem
 from nanomem_core.testing import LOSSES, DictStorage, DiskRecorder, Fault, HashEmbedder
 from nanomem_core.testing.processes import in_processes
+from nanomem_core.testing.samples import full_run
 from tests.core.system.conftest import MakeSystem
 from tests.core.system.models import FIXED, Blocked, Listener, Pairs, messages
 from tests.core.system.test_system import fact, going_on, where
 from tests.memories import EVERY_STORE, Shelf, storage_in, texts
-
-FULL = bool(os.environ.get("NANOMEM_FULL"))
-
 
 on_disk = pytest.mark.parametrize("store", [store for store in EVERY_STORE if store != "dict"])
 
@@ -143,6 +140,7 @@ def talk(folder: Path, store: str, acknowledged: list[str]) -> None:
         system.memory.close()
 
 
+@pytest.mark.usefixtures("unsynced")
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("lasting", [False, True])
 @on_disk
@@ -153,7 +151,7 @@ def test_a_full_disk_loses_no_message(tmp_path: Path, store: str, lasting: bool)
         talk(whole, store, [])
     steps = range(len(disk.operations))
     failed = 0
-    for at in steps if FULL else random.Random(5).sample(steps, 12):
+    for at in steps if full_run() else random.Random(5).sample(steps, 12):
         folder = tmp_path / str(at)
         folder.mkdir()
         acknowledged: list[str] = []
@@ -180,6 +178,7 @@ def settle(folder: Path, store: str, acknowledged: Sequence[str]) -> None:
         assert told == Counter(f"fact {id[1:]}" for id in found if id.startswith("f"))
 
 
+@pytest.mark.usefixtures("unsynced")
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @on_disk
 def test_a_power_failure_at_any_step_loses_no_message_and_doubles_no_fact(tmp_path: Path, store: str) -> None:
@@ -200,11 +199,15 @@ def test_a_power_failure_at_any_step_loses_no_message_and_doubles_no_fact(tmp_pa
         talk(home, store, acknowledged)
     assert len(acknowledged) == 12
     states = [(length, loss) for length in range(len(disk.operations) + 1) for loss in LOSSES]
-    for number, (length, loss) in enumerate(states if FULL else random.Random(7).sample(states, 40)):
-        folder = tmp_path / f"state{number}"
-        folder.mkdir()
-        disk.state(length, loss).write_to(folder)
+    tried = set()
+    for number, (length, loss) in enumerate(states if full_run() else random.Random(7).sample(states, 40)):
+        state = disk.state(length, loss)
         known = max((count for moment, count in moments if moment <= length), default=0)
+        if (state.fingerprint(), known) in tried:
+            continue
+        tried.add((state.fingerprint(), known))
+        folder = tmp_path / f"state{number}"
+        state.write_to(folder)
         settle(folder, store, acknowledged[:known])
 
 
@@ -392,14 +395,14 @@ def talk_for_ever(folder: Path, store: str, first: int, sender: Connection) -> N
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("part", range(4 if FULL else 1))
+@pytest.mark.parametrize("part", range(4 if full_run() else 1))
 @on_disk
 def test_a_process_that_is_killed_loses_no_message_and_doubles_no_fact(tmp_path: Path, store: str, part: int) -> None:
     dice = random.Random(11 + part)
     context = multiprocessing.get_context("spawn")
     acknowledged: list[str] = []
     first = 0
-    for _ in range(25 if FULL else 6):
+    for _ in range(25 if full_run() else 6):
         receiver, sender = context.Pipe(duplex=False)
         process = context.Process(target=talk_for_ever, args=(tmp_path, store, first, sender))
         process.start()

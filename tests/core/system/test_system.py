@@ -168,6 +168,8 @@ def test_new_messages_go_on_with_an_episode_that_is_near_in_meaning_and_time(
     assert [value.id for value in system.memory.history(id=merged.id)] == [old.id, merged.id]
     assert sources(system) == {"f": [merged.id, "other"]}
     assert [hit.id for hit in system.search("hotel Rome", kinds=("episode",))] == [merged.id]
+    both = {hit.id: hit.superseded for hit in system.memory.search("hotel Rome", kind="episode")}
+    assert both == {merged.id: False, old.id: True}
     # Too late, and then about something else: the model is not even asked.
     generator.asked.clear()
     system.add_messages([{"role": "user", "content": "The old hotel of our trip to Rome", "timestamp": 9000}])

@@ -19,7 +19,7 @@ class AcknowledgesBeforeWriting(LogStorage):
         self.pending = commit
 
     def close(self):
-        if self.pending and not self.closed:
+        if self.pending and not self._closed:
             super().append(*self.pending)
         super().close()
 
@@ -107,8 +107,8 @@ class HidesErrors(LogStorage):
 
 
 class LeavesAnErrorOfTheSystem(LogStorage):
-    def check_open(self):
-        super().check_open()
+    def _check_open(self):
+        super()._check_open()
         os.close(os.open(self.folder / "probe", os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600))
 
 
@@ -168,7 +168,7 @@ class NeverLooksAgain(LogStorage):
     first = None
 
     def read(self):
-        self.check_open()
+        self._check_open()
         if self.first is None or self.lock.locked():
             self.first = super().read()
         return self.first
@@ -246,6 +246,14 @@ class ForgetsToUpdateColumns(LogStorage):
 class StaysOpen(LogStorage):
     def close(self):
         pass
+
+
+class TakesAnyPlan(LogStorage):
+    @contextmanager
+    def transaction(self, scope):
+        with super().transaction(scope) as transaction:
+            transaction.apply = lambda plan: self.append(scope, plan.head, [put.record for put in plan.puts], ())
+            yield transaction
 
 
 class LetsOthersRead(LogStorage):

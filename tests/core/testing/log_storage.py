@@ -7,7 +7,7 @@ import zlib
 from contextlib import contextmanager
 from pathlib import Path
 
-from nanomem_core.errors import ClosedError, StorageError
+from nanomem_core.fileio.atomic import disk_errors
 from nanomem_core.fileio.locks import Lock
 from nanomem_core.interfaces import Storage
 from nanomem_core.records import Record, Scope
@@ -19,7 +19,6 @@ class LogStorage(Storage):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.path = folder / "log"
-        self.closed = False
         self.cached = None
         self.lock = threading.Lock()
 
@@ -51,7 +50,7 @@ class LogStorage(Storage):
         return self.cached and self.cached[0]
 
     def close(self):
-        self.closed = True
+        self._closed = True
 
     @contextmanager
     def transaction(self, scope):
@@ -60,21 +59,17 @@ class LogStorage(Storage):
 
     @contextmanager
     def locked(self):
-        self.check_open()
-        with self.lock, system_errors(), Lock(self.folder / "lock"):
+        self._check_open()
+        with self.lock, disk_errors("the log could not be used"), Lock(self.folder / "lock"):
             yield
-
-    def check_open(self):
-        if self.closed:
-            raise ClosedError("this LogStorage was closed")
 
     def contents(self, scope):
         return self.read()[0].get(scope, (0, {}))
 
     def read(self):
         """What each scope holds, and how many bytes of the file are sound."""
-        self.check_open()
-        with system_errors():
+        self._check_open()
+        with disk_errors("the log could not be used"):
             try:
                 info = self.path.stat()
             except FileNotFoundError:
@@ -161,12 +156,5 @@ class LogTransaction:
         return max((r.revision for r in self.records.values() if r.chain == chain), default=0)
 
     def apply(self, plan):
+        plan.check_scope(self.scope)
         self.storage.append(self.scope, plan.head, [put.record for put in plan.puts], plan.deletes)
-
-
-@contextmanager
-def system_errors():
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(f"the log could not be used: {error}") from error

@@ -39,6 +39,7 @@ SHARED = [
     (broken.ScansById, STORAGE.test_scan_is_in_the_order_of_first_writing),
     (broken.ScansById, STORAGE.test_random_operations_agree_with_a_dictionary),
     (broken.StaysOpen, STORAGE.test_a_closed_store_refuses_every_call),
+    (broken.TakesAnyPlan, STORAGE.test_a_plan_for_another_scope_is_refused),
 ]
 
 DURABILITY = DurabilityContract()

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nanomem_core.fileio import boots
 from nanomem_core.testing import LOSSES, DiskRecorder, Fault
+from nanomem_core.testing.faults import unsynced
 
 fcntl = pytest.importorskip("fcntl", reason="the tests use what only POSIX has: pwrite, writev, folders as files")
 
@@ -162,6 +164,41 @@ def test_a_state_can_be_written_to_a_folder(root, tmp_path):
     disk.state(3).write_to(tmp_path / "copy")
     assert (tmp_path / "copy" / "folder" / "a").read_bytes() == b"data"
     assert DiskRecorder(tmp_path / "copy").state(0).fingerprint() == disk.state(3).fingerprint()
+
+
+def test_a_loss_of_power_starts_the_system_anew_and_a_kill_does_not(root, tmp_path, monkeypatch):
+    monkeypatch.setattr(boots, "boot_id", boots.boot_id)
+    first = boots.boot_id()
+
+    def found_by(disk, loss, folder):
+        disk.state(len(disk.operations), loss).write_to(tmp_path / folder)
+        return boots.boot_id()
+
+    with DiskRecorder(root) as disk:
+        write(root / "a", b"data", sync=True)
+        sync_folder(root)
+    second = found_by(disk, "all", "second")
+    assert second != first
+    with DiskRecorder(tmp_path / "second") as again:
+        write(tmp_path / "second" / "a", b"DATA")
+    third = found_by(again, "cut", "third")
+    assert third not in (first, second)
+    assert found_by(again, "torn", "killed") == found_by(again, "none", "killed too") == second
+    assert found_by(disk, "none", "killed at first") == first
+    assert tree(disk, "none") == tree(disk, "all")
+    assert disk.state(4, "none").fingerprint() != disk.state(4, "all").fingerprint(), "a store may tell them apart"
+
+
+def test_syncs_that_do_not_reach_the_disk_are_in_the_log(root, monkeypatch):
+    calls = []
+    monkeypatch.setattr(os, "fsync", calls.append)
+    with unsynced():
+        write(root / "a", b"data", sync=True)
+        with DiskRecorder(root) as disk:
+            write(root / "a", b"DATA", sync=True)
+    assert (calls, kinds(disk)) == ([], ["write", "sync"])
+    write(root / "a", b"data", sync=True)
+    assert len(calls) == 1
 
 
 def test_every_way_to_write_is_recorded(root):

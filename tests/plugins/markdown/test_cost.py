@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from pathlib import Path
@@ -300,3 +301,47 @@ def test_a_write_of_one_fact_looks_at_no_other_file(storage, root, monkeypatch):
     with pytest.raises(ConflictError):
         storage.upsert_fact({"id": "f003", "content": "Mine"}, None, 1, **OWNER)
     assert storage.get(ANN, "f003").text == "Seen to"
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_a_list_looks_for_no_garbage_and_leaves_the_collector_as_it_was(storage, is_enabled):
+    fill(storage, 1000)
+    listed(storage)
+    looks = []
+    try:
+        (gc.enable if is_enabled else gc.disable)()
+        gc.callbacks.append(lambda phase, info: looks.append(phase))
+        with storage._user("ann").reading("default") as state:
+            gc.collect()
+            looks.clear()
+            facts = shown.read_facts(state, shown.shown_facts(state))
+        assert len(looks) <= 2 * 2, "while the ids are sorted, and when the collector goes on"
+        assert gc.isenabled() == is_enabled
+    finally:
+        gc.callbacks.pop()
+        gc.enable()
+    assert len(facts) == 1000
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="the system does not tell what a descriptor is of")
+def test_settling_forces_each_changed_file_and_each_folder_to_disk_once(storage, root, monkeypatch):
+    fill(storage, 40)
+    storage.compact()
+    forced, real = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: (forced.append(os.readlink(f"/proc/self/fd/{fd}")), real(fd)))
+    for number in range(60):
+        fact = storage.get_fact(f"f{number % 30:03}", **OWNER)
+        storage.upsert_fact({**fact, "content": f"Value {number}"}, None, fact["revision"], **OWNER)
+    journal = str(root / "users/ann/.nanomem/journal")
+    assert [path for path in forced if not os.path.isdir(path)] == [journal] * 60, "beside it only folders that are new"
+    forced.clear()
+    storage.compact()
+    user = root / "users/ann"
+    files = [path for path in forced if os.path.isfile(path) and path != journal]
+    documents = [path for path in files if path.endswith(".md")]
+    assert len(documents) == len(set(documents)) == 30 + 60, "the facts, and the values before"
+    assert {*files} - {*documents} == {str(user / "memory.json"), str(user / "agents/__default__/.nanomem/state.json")}
+    folders = [path for path in forced if os.path.isdir(path) and path != str(user / ".nanomem")]
+    above = {folder for path in files for folder in Path(path).parents if user in (folder, *folder.parents)}
+    assert {*folders} == {str(folder) for folder in above}
+    assert len(folders) == len(set(folders))

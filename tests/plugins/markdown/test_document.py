@@ -17,9 +17,8 @@ from nanomem_plugins.markdown.document import (
     Owner,
     parse_document,
     render_document,
-    time_text,
-    time_value,
 )
+from nanomem_plugins.markdown.instants import time_text, time_value
 
 from .material import deermem_fact
 

@@ -76,6 +76,7 @@ def test_a_committed_one_stands(root):
     assert not (user / ".recovery").exists()
 
 
+@pytest.mark.usefixtures("unsynced")
 def test_undoing_may_be_killed_at_every_step_again_and_again(root, tmp_path):
     interrupt(root)
     with DiskRecorder(root) as disk, opened(root) as storage:
@@ -118,6 +119,7 @@ def test_facts_of_version_1_are_never_lost_by_undoing_the_commit_that_moved_them
     assert kept
 
 
+@pytest.mark.usefixtures("unsynced")
 def test_facts_of_version_1_outlive_an_undoing_that_is_killed_twice(root, tmp_path):
     user = interrupt(root, expectedRevision=0)
     (user / ".recovery" / OPERATION / "memory.json").unlink()

@@ -723,6 +723,7 @@ def test_a_change_set_that_is_stopped_at_any_step_is_done_wholly_or_not_at_all(
     assert len(seen) > 10
 
 
+@pytest.mark.usefixtures("unsynced")
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_kill_or_a_power_cut_at_any_step_leaves_a_change_set_whole_or_not_at_all(tmp_path: Path, loss: Loss) -> None:
     root = tmp_path / "memory"
