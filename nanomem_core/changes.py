@@ -126,7 +126,8 @@ def plan_commit(reader: Reader, scope: Scope, changes: Iterable[Change], expect_
     """Check and number `changes` against `reader`; later changes to one id see the earlier ones.
 
     A record that is new to its chain gets the chain's next revision number, unless it brings one; a record that stays
-    in its chain keeps its number. A purged id counts as absent.
+    in its chain keeps its number. A purged id counts as absent, and so does one that was deleted by an earlier change;
+    its version counts on.
 
     Raises:
         ConflictError: a precondition does not hold.
@@ -153,7 +154,7 @@ def plan_commit(reader: Reader, scope: Scope, changes: Iterable[Change], expect_
         if isinstance(change, Delete):
             final[id] = None
             continue
-        record = _numbered(reader, change.record, before, tips)
+        record = _numbered(reader, change.record, before, stored[id], tips)
         final[id] = change if record is change.record else Put(record, change.expect, change.vectors)
     puts = tuple(put for put in final.values() if put is not None)
     deletes = tuple(id for id, put in final.items() if put is None and stored[id] is not None)
@@ -175,9 +176,17 @@ def _check_expectation(id: str, expect: int, before: Record | None) -> None:
     raise ConflictError(message, id=id, expected=expect, found=found)
 
 
-def _numbered(reader: Reader, record: Record, before: Record | None, tips: dict[str, int]) -> Record:
-    # A record that comes from elsewhere (an import) keeps the version it had there.
-    version = record.version or 1 if before is None else before.version + 1
+def _numbered(
+    reader: Reader, record: Record, before: Record | None, stored: Record | None, tips: dict[str, int]
+) -> Record:
+    if before is not None:
+        version = before.version + 1
+    elif stored is not None:
+        # Deleted and put again in one commit: to a store it replaces what is there.
+        version = max(record.version, stored.version + 1)
+    else:
+        # A record that comes from elsewhere (an import) keeps the version it had there.
+        version = record.version or 1
     chain = record.chain
     if chain is None:
         return record.numbered(version, record.revision or 1)

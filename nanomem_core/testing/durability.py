@@ -22,6 +22,7 @@ import functools
 import itertools
 import multiprocessing
 import random
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -113,8 +114,8 @@ class DurabilityContract:
         self, make_storage_at: MakeStorageAt, folders: Iterator[Path], loss: Loss
     ) -> None:
         for crash in _sample(_crashes(make_storage_at, next(folders), (loss,)), 250):
-            with crash.explained():
-                _recover(make_storage_at, crash.written_to(next(folders)), crash.allowed)
+            with crash.explained(), crash.on_disk(next(folders)) as folder:
+                _recover(make_storage_at, folder, crash.allowed)
 
     def test_a_crash_during_recovery_does_no_harm(
         self, make_storage_at: MakeStorageAt, folders: Iterator[Path]
@@ -129,8 +130,8 @@ class DurabilityContract:
                     with second.explained():
                         few = max(1, REPEATED_CRASHES // (len(firsts) * len(seconds))) if full_run() else 2
                         for third in _crashes_in_recovery(make_storage_at, next(folders), second, few):
-                            with third.explained():
-                                _recover(make_storage_at, third.written_to(next(folders)), third.allowed)
+                            with third.explained(), third.on_disk(next(folders)) as folder:
+                                _recover(make_storage_at, folder, third.allowed)
 
     @pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
     @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO], ids=["ENOSPC", "EIO"])
@@ -227,9 +228,12 @@ class _Crash:
     def state(self) -> DiskState:
         return self.disk.state(self.length, self.loss, self.seed)
 
-    def written_to(self, folder: Path) -> Path:
+    @contextmanager
+    def on_disk(self, folder: Path) -> Iterator[Path]:
+        """The state in a new folder, which stays only if the block fails: thousands of them keep a disk busy."""
         self.state().write_to(folder)
-        return folder
+        yield folder
+        shutil.rmtree(folder)
 
     @contextmanager
     def explained(self) -> Iterator[None]:
@@ -253,8 +257,7 @@ def _crashes(make: MakeStorageAt, folder: Path, losses: Sequence[Loss]) -> list[
 
 def _crashes_in_recovery(make: MakeStorageAt, folder: Path, crash: _Crash, at_most: int) -> list[_Crash]:
     """Different crashes while the store is opened after `crash` and takes one more commit."""
-    crash.written_to(folder)
-    with DiskRecorder(folder) as disk:
+    with crash.on_disk(folder), DiskRecorder(folder) as disk:
         after = _recover(make, folder, crash.allowed)
 
     def allowed(length: int) -> list[Held]:

@@ -148,8 +148,9 @@ class DiskRecorder:
         return number
 
     def _open(self, real: Callable[..., int], path: Any, flags: int, mode: int = 0o777, *, dir_fd: Any = None) -> int:
-        name = self._inside(path, dir_fd)
-        if name is None or not flags & (os.O_CREAT | os.O_TRUNC):
+        may_change = flags & (os.O_CREAT | os.O_TRUNC)
+        name = self._inside(path, dir_fd) if may_change else None
+        if name is None:
             return real(path, flags, mode, dir_fd=dir_fd)
         exists = name in self._now.names
         if not exists or flags & os.O_TRUNC:

@@ -116,6 +116,20 @@ class WriteContract(StorageFixtures):
             assert handle.head(ANN) == 2
             assert {record.id: record for record in handle.scan(ANN)} == {r.id: r for r in commit.records}
 
+    @pytest.mark.parametrize("kind", ["fact", "purged"])
+    def test_what_is_deleted_and_put_again_in_one_commit_is_there_once(
+        self, storage: Storage, opened: MakeStorage, kind: str
+    ) -> None:
+        put_all(storage, ANN, [fact("other")])
+        storage.commit(ANN, [put(storage, fact("a", "" if kind == "purged" else "old", kind=kind))])
+        opened().commit(ANN, [Delete("a"), put(storage, fact("a", "new"), 0)])
+        for handle in (storage, opened()):
+            assert [(r.id, r.text, r.version) for r in handle.scan(ANN)] == [
+                ("other", "text of other", 1),
+                ("a", "new", 2),
+            ]
+            assert_columns_agree(handle, ANN)
+
     def test_a_purged_id_counts_as_absent(self, storage: Storage, opened: MakeStorage) -> None:
         put_all(storage, ANN, [fact("a", entity="city")])
         put_all(storage, ANN, [fact("a", "", kind="purged")])
