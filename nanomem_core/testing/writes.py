@@ -109,7 +109,7 @@ class WriteContract(StorageFixtures):
         assert [(r.id, r.text, r.version, r.revision) for r in commit.records] == [
             ("a", "second", 2, 1),
             ("b", "text of b", 1, 2),
-            ("old", "again", 1, 1),
+            ("old", "again", 2, 1),
         ]
         assert commit.deleted == ()
         for handle in (storage, opened()):
