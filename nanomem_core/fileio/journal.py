@@ -85,7 +85,6 @@ class Journal:
         self.head = 0 if header is None else header.base
         self.entries: list[Entry] = []
         self._history: dict[str, list[tuple[Write, str | None]]] = {}
-        self._end = 0 if header is None else Header.size
         self._ends: list[int] = []
         self._last = b""
         self._last_at = 0
@@ -100,7 +99,7 @@ class Journal:
     @property
     def size(self) -> int:
         """Bytes of the journal that were seen."""
-        return self._end
+        return self._ends[-1] if self._ends else 0 if self._header is None else Header.size
 
     # Reading.
 
@@ -125,7 +124,7 @@ class Journal:
                 if self._header is None or header.generation != self._header.generation or not continued:
                     self._begin(header)
                 fresh = [] if known is None else self._borrow(known, descriptor)
-                fresh += self._absorb(_read(descriptor, self._end), header.generation)
+                fresh += self._absorb(_read(descriptor, self.size), header.generation)
                 self._finished = not self.entries or self._is_marked(descriptor)
                 return fresh if continued else None
         except OSError as error:
@@ -139,7 +138,7 @@ class Journal:
         if self._header is None:
             return False
         if header.generation != self._header.generation:
-            return (header.previous, header.previous_end) == (self._header.generation, self._end)
+            return (header.previous, header.previous_end) == (self._header.generation, self.size)
         # Whoever failed to force an entry to disk took it back, though it could be seen for a moment.
         return _read(descriptor, self._last_at, len(self._last)) == self._last
 
@@ -158,10 +157,10 @@ class Journal:
 
     def _absorb(self, data: bytes, generation: bytes) -> list[Entry]:
         """Take over the entries in `data`, which begins where the last one seen ends."""
-        fresh, start = [], self._end
+        fresh, start = [], self.size
         for position, length, entry in decode_entries(data, generation, start, self.path):
-            if start + position > self._end:
-                self.gaps.append((self._end, start + position - self._end))
+            if start + position > self.size:
+                self.gaps.append((self.size, start + position - self.size))
             self._take(entry, data[position : position + ENTRY.size], start + position, length)
             fresh.append(entry)
         return fresh
@@ -172,7 +171,6 @@ class Journal:
         self._add(entry, offset + length)
 
     def _add(self, entry: Entry, end: int) -> None:
-        self._end = end
         self._ends.append(end)
         self.head = entry.head
         self.entries.append(entry)
@@ -263,8 +261,8 @@ class Journal:
         with self._opened(os.O_RDWR) as descriptor:
             if descriptor is None:
                 raise StorageError(f"{self.path}: somebody removed the journal; try again")
-            if os.fstat(descriptor).st_size > self._end:
-                os.ftruncate(descriptor, self._end)
+            if os.fstat(descriptor).st_size > self.size:
+                os.ftruncate(descriptor, self.size)
             if not self._checked:
                 atomic.remove_leftovers(self.path)
             if self._may_have_lost_power(self._header):
@@ -295,7 +293,7 @@ class Journal:
         with self._opened(os.O_RDWR) as descriptor:
             if descriptor is None:
                 raise StorageError(f"{self.path}: somebody removed the journal; nothing was written")
-            offset = self._end
+            offset = self.size
             data = encode_entry(entry, header.generation, offset)
             try:
                 atomic.write_all(descriptor, data, offset)
@@ -309,7 +307,7 @@ class Journal:
                 for write in writes:
                     self._apply(write)
                 self._mark(descriptor)
-        if self._end > self.max_bytes or len(self.entries) > self.max_entries:
+        if self.size > self.max_bytes or len(self.entries) > self.max_entries:
             with contextlib.suppress(OSError):
                 self.settle()
 
@@ -333,7 +331,7 @@ class Journal:
             self._unsure |= ahead.unsure
         self._sync({**self._history_from(done), **dict.fromkeys(self._unsure)})
         old = self._header
-        self._write_header(Header(old.origin, os.urandom(16), self.head, old.generation, self._end, boots.boot_id()))
+        self._write_header(Header(old.origin, os.urandom(16), self.head, old.generation, self.size, boots.boot_id()))
         self._unsure.clear()
 
     def sync_ahead(self) -> Ahead | None:
